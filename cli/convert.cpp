@@ -47,7 +47,7 @@ void add_convert(CLI::App& app, int& code) {
     code = 0;
     if (recipe::is_onnx(o->out)) {
       TD_CHECK(recipe::is_run(o->model.model) || recipe::is_model(o->model.model), Value,
-               "'{}' is no model, only weights\nName the model and give them with --weights.",
+               "'{}' is not a model, only weights\nName the model and give them with --weights.",
                o->model.model);
       return print_written(recipe::write_onnx(o->model, o->out, o->onnx));
     }

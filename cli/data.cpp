@@ -100,9 +100,10 @@ int validate_folder(const DataOptions& o) {
 
 int validate_verb(const DataOptions& o) {
   if (std::filesystem::is_directory(o.path)) return validate_folder(o);
-  TD_CHECK(!o.schema.empty() || !o.against.empty(), Value,
-           "validate wants --schema FILE (`tandem data stats TABLE --write-schema FILE` makes one) "
-           "or --against TABLE");
+  TD_CHECK(
+      !o.schema.empty() || !o.against.empty(), Value,
+      "validate expects --schema FILE (`tandem data stats TABLE --write-schema FILE` makes one) "
+      "or --against TABLE");
   const data::TableStats t = data::read_table_stats(o.path, o.has_header());
   std::vector<data::Anomaly> found;
   std::vector<data::Drift> drifts;

@@ -30,7 +30,7 @@ void add_export(CLI::App& app, int& code) {
     code = 0;
     const std::string& run = o->model.model;
     TD_CHECK(recipe::is_run(run), Value,
-             "'{}' is no folder of a run: it has no recipe.yaml and metrics.jsonl\n`tandem runs "
+             "'{}' is not a run folder: it has no recipe.yaml and metrics.jsonl\n`tandem runs "
              "list` shows those there are; `tandem convert` takes models by name and files of "
              "weights.",
              run);

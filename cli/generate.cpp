@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tandem generate FOLDER`: text from a Hugging Face folder (config.json, safetensors,
-// tokenizer.json), shown as it comes; text or images from the folder of a run.
+// tokenizer.json), shown as it comes; text or images from a run folder.
 #include <fmt/ranges.h>
 
 #include <chrono>
@@ -143,7 +143,7 @@ void from_pretrained(const Arguments& a, recipe::Options& o) {
   Shown s{.prompts = recipe::prompt_rows(o, {}, options.do_sample)};
   const std::string dtype = o.text("--dtype", "f32");
   if (dtype != "f32" && dtype != "bf16")
-    o.fail("--dtype", fmt::format("wants f32 or bf16, got '{}'", dtype));
+    o.fail("--dtype", fmt::format("expected f32 or bf16, got '{}'", dtype));
   recipe::refuse_left(o, "a Hugging Face folder");
   if (s.prompts.empty()) o.fail("--prompt", "is missing");
   const text::Tokenizer tokenizer =
@@ -194,7 +194,7 @@ void run_arrays(const Arguments& a, recipe::Options& o, const recipe::OpenedRun&
   const std::string output = o.text("--output", "");
   const int64_t columns = o.whole("--columns", 0);
   recipe::refuse_left(o, fmt::format("the model '{}'", run.type));
-  if (columns < 0) o.fail("--columns", fmt::format("wants 1 or more, got {}", columns));
+  if (columns < 0) o.fail("--columns", fmt::format("expected 1 or more, got {}", columns));
   if (output.empty()) o.fail("--output", "is missing: a .png, .npy, .npz or .safetensors file");
   recipe::check_samples_file(output);
   recipe::RecipeSamples made;
@@ -223,7 +223,7 @@ int run(const Arguments& a) {
   recipe::Options o(&bag, "", a.folder);
   if (!recipe::is_run(a.folder)) {
     TD_CHECK(file_exists(a.folder + "/config.json"), Io,
-             "'{}' is neither the folder of a run (recipe.yaml, metrics.jsonl) nor a Hugging Face "
+             "'{}' is neither a run folder (recipe.yaml, metrics.jsonl) nor a Hugging Face "
              "folder (config.json)",
              a.folder);
     TD_CHECK(a.weights.empty(), Value,

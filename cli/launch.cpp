@@ -38,7 +38,7 @@ void add_launch(CLI::App& app, int& code) {
       ->check(CLI::NonNegativeNumber);
   verb->add_flag("--no-prefix", *no_prefix, "Lines without the rank before them");
   verb->footer("Then comes the program with its arguments, or: train RECIPE ...");
-  verb->prefix_command();  // from the first word that is no option of launch on
+  verb->prefix_command();  // from the first word that is not an option of launch on
   verb->callback([o, no_prefix, verb, &code] {
     o->command = verb->remaining();
     if (o->command.empty()) throw CLI::RequiredError("launch: a program to run");

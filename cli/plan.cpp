@@ -299,8 +299,9 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--sequence", o->sequence, "Tokens of a sample");
   verb->add_option("--image-size", o->image_size, "Size of the images");
   verb->add_option("--shapes", o->shapes, "Inputs of an ONNX file, as x:8x3x224x224");
-  verb->add_option("--loss", o->loss,
-                   "Behind an ONNX file's first output: cross_entropy, mse or output");
+  verb->add_option(
+      "--loss", o->loss,
+      "Loss to add after the first output of an ONNX file: cross_entropy, mse or output");
   verb->add_option("--budget", o->budget, "US dollars: 500, $500, 1.5k");
   verb->add_option("--deadline", o->deadline, "36h, 2d, 90m, 1d12h");
   verb->add_option("--term", o->term, "hourly, \"1 year\", \"3 years\" or spot");

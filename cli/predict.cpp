@@ -27,14 +27,14 @@ struct PredictOptions {
 recipe::Prediction ask(recipe::Predictor& predictor, bool takes_nothing, const PredictOptions& o) {
   if (takes_nothing && o.input.empty() && o.text.empty()) return predictor.arrays({});
   TD_CHECK(o.input.empty() != o.text.empty(), Value,
-           "an input is to be given once\nGive --input FILE or --text TEXT.");
+           "give the input once\nGive --input FILE or --text TEXT.");
   return o.text.empty() ? predictor.file(o.input) : predictor.text(o.text);
 }
 
 /// A mask or a drawing as a PNG file.
 void write_image(const recipe::Prediction& p, const std::string& file) {
   TD_CHECK(p.image.defined(), Value,
-           "'{}': the result {} is no image\nWrite it as .npz or .safetensors.", file,
+           "'{}': the result {} is not an image\nWrite it as .npz or .safetensors.", file,
            p.outputs.at(0).second.shape().to_string());
   io::save_png(p.image, file);
   fmt::print("{}: {} x {} (h, w)\n", file, p.image.size(-2), p.image.size(-1));

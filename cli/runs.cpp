@@ -250,7 +250,7 @@ int init_verb(const ConfigOptions& o) {
       o.data, o.model, o.loss, o.optim, o.sched));
   for (const std::string& change : o.overrides) {
     const size_t at = change.find('=');
-    TD_CHECK(at != change.npos, Value, "'{}' is no override such as data.root=photos", change);
+    TD_CHECK(at != change.npos, Value, "'{}' is not an override such as data.root=photos", change);
     io::set_yaml(r.root, change.substr(0, at), change.substr(at + 1));
   }
   std::string text = fmt::format(

@@ -73,7 +73,7 @@ int serve_models(const ServeOptions& o) {
   std::signal(SIGHUP, on_hangup);
   print_models(server);
   if (!serve::Http2Frames::available())
-    fmt::print(stderr, "  HTTP/2 and gRPC are not built in: they want libnghttp2-dev\n");
+    fmt::print(stderr, "  HTTP/2 and gRPC are not built in: they need libnghttp2-dev\n");
   fmt::print(stderr, "ready at {} after {:.0f} ms\n", server.url(), seconds_since(begin) * 1e3);
   server.run();
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);

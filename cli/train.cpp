@@ -72,7 +72,7 @@ int check_verb(const TrainArguments& o) {
         std::fflush(stdout);
       });
   if (c.interrupted) return 130;
-  fmt::print("{}: {} {:.4f} +- {:.4f} over {} seed(s), wanted {}{} {}; {:.1f} s a seed{}: {}\n",
+  fmt::print("{}: {} {:.4f} +- {:.4f} over {} seed(s), expected {}{} {}; {:.1f} s a seed{}: {}\n",
              r.name(), want.metric, c.mean, c.deviation, c.values.size(), want.each ? "each " : "",
              want.at_least ? "at least" : "at most", want.at_least ? *want.at_least : *want.at_most,
              c.seconds,
@@ -94,7 +94,7 @@ void add_train(CLI::App& app, int& code) {
   verb->add_option("--run", o->folder, "Folder of the run; a run that it holds is resumed");
   verb->add_option("--resume", o->resume,
                    "auto: the newest unfinished run of this recipe under runs/, else a new one; "
-                   "none: always a new one; or the folder of a run");
+                   "none: always a new one; or a run folder");
   verb->add_option(
       "--device", o->device,
       "trainer.device: cpu, cuda, cuda:1, opencl; auto: a CUDA GPU where there is one");

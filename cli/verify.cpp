@@ -76,7 +76,7 @@ std::pair<StateDict, StateDict> outputs_of(const VerifyOptions& o) {
     return {run(one), run(two)};
   }
   TD_CHECK(!o.input.empty(), Value,
-           "a model beside a file of outputs wants the inputs they were made from\nGive --input.");
+           "to compare a model with a file of outputs, its inputs are needed too\nGive --input.");
   if (recipe::is_model(o.a)) return {run(one), weights::load_weights(o.b)};
   return {weights::load_weights(o.a), run(one)};
 }

@@ -483,19 +483,74 @@ TDM_FN double tdm_gammainc(double a, double x) { return tdmi_gamma_part(a, x, 0)
 /// Upper one, Q = 1 - P, without its rounding.
 TDM_FN double tdm_gammaincc(double a, double x) { return tdmi_gamma_part(a, x, 1); }
 
+// ---- f32 functions in f64 without second words: 2^-31 and one rounding ------------------------
+
+// exp(-a^2) (1 + 2a) exp(a^2) erfc(a) / (1 + 2a), whose middle is a polynomial in (a - 3) / (a +
+// 3).
+TDM_FN float tdm_erfcf(float x) {
+  const double a = tdmi_abs((double)x);
+  const double c = tdmi_sel(a > 10.5, 10.5, a);
+  const double one = 1.0 / ((c + 3.0) * (1.0 + (c + c)));  // one division for both quotients
+  const double t = (c - 3.0) * (1.0 + (c + c)) * one;
+  const tdmi_exp_t e = tdmi_exp_parts(-c * c, 0.0);
+  double p = -0x1.37e34757bcc89p-18, y;
+  p = TDMI_H3(p, t, 0x1.4c26653131535p-16, 0x1.ef2a209cf149cp-14, -0x1.f4c4fe8f617f3p-14);
+  p = TDMI_H3(p, t, -0x1.995cb765a228bp-11, 0x1.f071a2553a1b1p-10, 0x1.4bad3172af3eap-9);
+  p = TDMI_H3(p, t, -0x1.85785df1adbe5p-6, 0x1.17c9ee44190f7p-4, -0x1.e88b6dcf3a470p-4);
+  p = TDMI_H3(p, t, 0x1.098368a759dccp-3, -0x1.85a15d82a2c37p-5, -0x1.15c084c4d96f5p-3);
+  p = TDMI_H1(p, t, 0x1.40c522d7f212fp+0);
+  y = tdmi_pow2(e.n) * (1.0 + e.t) * (p * ((c + 3.0) * one));
+  return (float)tdmi_sel(x < 0.0f, 2.0 - y, y);
+}
+
+// atan(q) for 0 <= q <= 1.
+TDM_FN double tdmi_atan_below_one(double q) {
+  const double z = q * q;
+  double p = -0x1.eae3fce3e0f88p-11;
+  p = TDMI_H3(p, z, 0x1.96cc73386f136p-8, -0x1.3b92d497779dep-6, 0x1.39fa7ae128adep-5);
+  p = TDMI_H3(p, z, -0x1.d7eaf8f9235bfp-5, 0x1.2fd217ccc640ep-4, -0x1.72251c83737bbp-4);
+  p = TDMI_H3(p, z, 0x1.c6d94a4e39294p-4, -0x1.249035356f79ap-3, 0x1.99998c8c70e06p-3);
+  p = TDMI_H1(p, z, -0x1.5555554e74b35p-2);
+  return q + q * (z * p);
+}
+
+TDM_FN float tdm_atanf(float x) {
+  const double a = tdmi_abs((double)x);
+  const double r = tdmi_atan_below_one(tdmi_sel(a > 1.0, 1.0 / a, a));
+  return tdmi_signf((float)tdmi_sel(a > 1.0, 0x1.921fb54442d18p0 - r, r), x);
+}
+
+TDM_FN float tdm_atan2f(float y, float x) {
+  const double a = tdmi_abs((double)y), b = tdmi_abs((double)x);
+  const double low = tdmi_sel(a > b, b, a), high = tdmi_sel(a > b, a, b);
+  double r = tdmi_sel(low == high, 1.0, low / high);
+  r = tdmi_atan_below_one(tdmi_sel(low == 0.0, 0.0, r));
+  r = tdmi_sel(a > b, 0x1.921fb54442d18p0 - r, r);
+  r = tdmi_sel((int)(tdmi_bitsf(x) >> 31), 0x1.921fb54442d18p1 - r, r);
+  return tdmi_self((x != x) | (y != y), x + y, tdmi_signf((float)r, y));
+}
+
+// Below 1/8 its series, else half the logarithm of (1 + a) / (1 - a).
+TDM_FN float tdm_atanhf(float x) {
+  const double a = tdmi_abs((double)x), z = a * a;
+  const double ratio = (1.0 + a) / tdmi_sel(a < 1.0, 1.0 - a, 1.0);
+  const tdmi_log_t r = tdmi_log_parts(ratio);
+  double y = 0.5 * tdmi_log_sum(r.f, 0.0, (double)r.k);
+  const double near = a + a * (z * TDMI_H3(1.0 / 9.0, z, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0));
+  y = tdmi_sel(a < 0.125, near, y);
+  y = tdmi_sel(a < 1.0, y, tdmi_sel(a == 1.0, tdmi_inf(), tdmi_nan()));
+  return tdmi_signf((float)y, x);
+}
+
 // ---- f32 functions that are computed in f64 and rounded once --------------------------------
 
 TDM_FN float tdm_asinf(float x) { return (float)tdm_asin((double)x); }
 TDM_FN float tdm_acosf(float x) { return (float)tdm_acos((double)x); }
-TDM_FN float tdm_atanf(float x) { return (float)tdm_atan((double)x); }
-TDM_FN float tdm_atan2f(float y, float x) { return (float)tdm_atan2((double)y, (double)x); }
 TDM_FN float tdm_sinhf(float x) { return (float)tdm_sinh((double)x); }
 TDM_FN float tdm_coshf(float x) { return (float)tdm_cosh((double)x); }
 TDM_FN float tdm_asinhf(float x) { return (float)tdm_asinh((double)x); }
 TDM_FN float tdm_acoshf(float x) { return (float)tdm_acosh((double)x); }
-TDM_FN float tdm_atanhf(float x) { return (float)tdm_atanh((double)x); }
 TDM_FN float tdm_cbrtf(float x) { return (float)tdm_cbrt((double)x); }
-TDM_FN float tdm_erfcf(float x) { return (float)tdm_erfc((double)x); }
 TDM_FN float tdm_erfinvf(float x) { return (float)tdm_erfinv((double)x); }
 TDM_FN float tdm_lgammaf(float x) { return (float)tdm_lgamma((double)x); }
 TDM_FN float tdm_digammaf(float x) { return (float)tdm_digamma((double)x); }

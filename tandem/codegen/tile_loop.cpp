@@ -157,7 +157,7 @@ void gather_flat_as(const TileLoop& loop, int array, void* dst, const void* src,
     const T* from = x + offset;
     T* to = out + at;
     if (stride == 1) {
-      for (int64_t i = 0; i < length; ++i) to[i] = from[i];
+      std::memcpy(static_cast<void*>(to), from, static_cast<size_t>(length) * sizeof(T));
     } else {
       for (int64_t i = 0; i < length; ++i) to[i] = from[i * stride];
     }

@@ -60,7 +60,7 @@ void check_order(TensorFn f, const Tensors& inputs, const GradcheckOptions& o, c
   for (size_t i = 0; i < inputs.size(); ++i) {
     x.push_back(inputs[i].detach());
     if (!is_floating(inputs[i].dtype())) continue;
-    TD_CHECK(inputs[i].dtype() == DType::f64, DType, "expects f64 inputs, input {} is {}", i,
+    TD_CHECK(inputs[i].dtype() == DType::f64, DType, "expected f64 inputs, input {} is {}", i,
              to_string(inputs[i].dtype()));
     argnums.push_back(static_cast<int>(i));
   }

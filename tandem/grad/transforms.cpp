@@ -107,7 +107,7 @@ ValueAndGrads value_and_grads(TensorFn f, std::span<const Tensor> x,
 
 Tensors jvp_call(TensorFn f, std::span<const Tensor> x, std::span<const Tensor> v, Tensors& value,
                  SourceLocation loc) try {
-  TD_CHECK(x.size() == v.size(), Value, "expects one direction per input: {} and {}", x.size(),
+  TD_CHECK(x.size() == v.size(), Value, "expected one direction per input: {} and {}", x.size(),
            v.size());
   bool outer = is_grad_enabled();
   Tensors args;

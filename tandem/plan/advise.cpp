@@ -24,8 +24,8 @@ const char* to_string(Limit l) {
 
 RunFacts run_facts(const std::string& folder) {
   const std::string path = folder + "/metrics.jsonl";
-  TD_CHECK(file_exists(path), Io,
-           "{} is not there\nGive the folder of a run (tandem train leaves it).", path);
+  TD_CHECK(file_exists(path), Io, "{} is not there\nGive a run folder (tandem train leaves it).",
+           path);
   std::istringstream in(read_file(path, size_t{1} << 30));
   std::vector<RunFacts> all;
   size_t number = 0;

@@ -57,7 +57,7 @@ class Reader : public FieldVisitor {
     v.clear();
     for (double x : read) {
       if (!(std::abs(x) <= 9e15 && x == std::floor(x)))
-        o_.fail(name, fmt::format("expects whole numbers, got {}", x));
+        o_.fail(name, fmt::format("expected whole numbers, got {}", x));
       v.push_back(static_cast<int64_t>(x));
     }
   }
@@ -132,7 +132,7 @@ class Reader : public FieldVisitor {
       one.finish();
     }
     if (f.required && v.empty())
-      o_.fail(name, fmt::format("expects at least one {}", registry.what()));
+      o_.fail(name, fmt::format("expected at least one {}", registry.what()));
   }
 
  private:
@@ -145,14 +145,14 @@ class Reader : public FieldVisitor {
   }
   void check(const char* name, double v, const Field& f) const {
     if (o_.has(name) && !in_bounds(f, v))
-      o_.fail(name, fmt::format("expects {}, got {}", bounds_text(f), v));
+      o_.fail(name, fmt::format("expected {}, got {}", bounds_text(f), v));
   }
   size_t place(const char* name, const std::string& word, const Field& f) const {
     const std::vector<std::string> known = words_of(f.one_of);
     const auto it = std::find(known.begin(), known.end(), word);
     if (it != known.end()) return static_cast<size_t>(it - known.begin());
     const std::string near = nearest_word(word, known);
-    o_.fail(name, fmt::format("expects {}, got '{}'{}", either(known), word,
+    o_.fail(name, fmt::format("expected {}, got '{}'{}", either(known), word,
                               near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
   }
   std::vector<double> list(const char* name, std::vector<double> usual, const Field& f) {
@@ -160,7 +160,7 @@ class Reader : public FieldVisitor {
     const bool single = o_.has(name) && o_.is_number(name);
     std::vector<double> v = o_.numbers(name, given(usual, f));
     if (single && f.single == Single::refused && f.counts == 0)
-      o_.fail(name, fmt::format("expects a list such as [{0}], got {0}", v[0]));
+      o_.fail(name, fmt::format("expected a list such as [{0}], got {0}", v[0]));
     if (single && f.single > Single::itself) {
       const double x = v[0];
       v = f.single == Single::twice         ? std::vector<double>{x, x}
@@ -168,7 +168,7 @@ class Reader : public FieldVisitor {
                                             : std::vector<double>{std::max(0.0, 1 - x), 1 + x};
     }
     if (f.counts && o_.has(name) && (v.size() > 31 || !(f.counts >> v.size() & 1)))
-      o_.fail(name, fmt::format("expects {}, got {}", counts_text(f), v.size()));
+      o_.fail(name, fmt::format("expected {}, got {}", counts_text(f), v.size()));
     for (double x : v) check(name, x, f);
     return v;
   }

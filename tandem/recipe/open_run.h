@@ -18,7 +18,7 @@ struct OpenedRun {
   std::string type;  ///< of the model
   RecipeModel model;
 };
-/// Is it the folder of a run (recipe.yaml and metrics.jsonl)?
+/// Is it a run folder (recipe.yaml and metrics.jsonl)?
 TD_API bool is_run(const std::string& folder);
 /// `weights`: "last" (or "") or "best", by the run's monitor. LoRA updates are merged into the
 /// weights. Throws Io without weights, Unsupported for a run without a model (an agent's).

@@ -96,7 +96,7 @@ double Options::number(const std::string& key, std::optional<double> otherwise) 
     return *otherwise;
   }
   const auto d = v->as_double();
-  if (!d || !std::isfinite(*d)) fail(key, fmt::format("expects a number, got '{}'", v->text));
+  if (!d || !std::isfinite(*d)) fail(key, fmt::format("expected a number, got '{}'", v->text));
   resolve(key, *v);
   return *d;
 }
@@ -111,7 +111,7 @@ int64_t Options::whole(const std::string& key, std::optional<int64_t> otherwise)
     const auto d = v->as_double();
     const bool large = d && std::isfinite(*d) && std::floor(*d) == *d;
     fail(key,
-         fmt::format("expects a whole number{}, got '{}'", large ? " below 9e15" : "", v->text));
+         fmt::format("expected a whole number{}, got '{}'", large ? " below 9e15" : "", v->text));
   }
   resolve(key, *v);
   return *n;
@@ -123,7 +123,7 @@ bool Options::flag(const std::string& key, std::optional<bool> otherwise) {
     return *otherwise;
   }
   const auto b = v->as_bool();
-  if (!b) fail(key, fmt::format("expects true or false, got '{}'", v->text));
+  if (!b) fail(key, fmt::format("expected true or false, got '{}'", v->text));
   resolve(key, *v);
   return *b;
 }
@@ -133,7 +133,7 @@ std::string Options::text(const std::string& key, std::optional<std::string> oth
     resolve(key, scalar_text(*otherwise));
     return *otherwise;
   }
-  if (v->kind != io::Yaml::Kind::scalar) fail(key, "expects a text");
+  if (v->kind != io::Yaml::Kind::scalar) fail(key, "expected a text");
   resolve(key, *v);
   return v->text;
 }
@@ -150,10 +150,10 @@ std::vector<double> Options::numbers(const std::string& key,
   }
   std::vector<double> out;
   for (const io::Yaml& item : v->items) {
-    if (!item.as_double()) fail(key, fmt::format("expects numbers, got '{}'", item.text));
+    if (!item.as_double()) fail(key, fmt::format("expected numbers, got '{}'", item.text));
     out.push_back(*item.as_double());
   }
-  if (v->kind != io::Yaml::Kind::list) fail(key, "expects a list of numbers");
+  if (v->kind != io::Yaml::Kind::list) fail(key, "expected a list of numbers");
   resolve(key, *v);
   return out;
 }
@@ -164,7 +164,7 @@ std::vector<std::string> Options::texts(const std::string& key,
     resolve(key, list(otherwise, scalar_text));
     return otherwise;
   }
-  if (v->kind != io::Yaml::Kind::list) fail(key, "expects a list");
+  if (v->kind != io::Yaml::Kind::list) fail(key, "expected a list");
   std::vector<std::string> out;
   for (const io::Yaml& item : v->items) out.push_back(item.text);
   resolve(key, *v);
@@ -178,7 +178,7 @@ std::vector<Options> Options::parts(const std::string& key, const io::Yaml* othe
   const io::Yaml* v = want(key, true);
   if (!v) v = otherwise;
   if (v && v->kind != io::Yaml::Kind::list)
-    fail(key, fmt::format("expects a list of maps, such as [{{type: ...}}], got '{}'", v->text));
+    fail(key, fmt::format("expected a list of maps, such as [{{type: ...}}], got '{}'", v->text));
   io::Yaml empty;
   empty.kind = io::Yaml::Kind::map;
   std::vector<Options> out;

@@ -147,14 +147,14 @@ void check_batch(Options& o, const RecipeData& data) {
   const auto samples = static_cast<int64_t>(data.train.samples_of(0).size());
   if (samples > 0 && batch > samples)
     o.fail("batch",
-           fmt::format("expects {} or less, as many samples as there are to train on, got {}",
+           fmt::format("expected {} or less, as many samples as there are to train on, got {}",
                        samples, batch));
 }
 
 // One step takes the batches of at most one epoch.
 void check_accumulation(Options& o, int64_t accumulate, int64_t batches) {
   if (accumulate > std::max<int64_t>(batches, 1))
-    o.fail("accumulate", fmt::format("expects {} or less, as many batches as an epoch has, got {}",
+    o.fail("accumulate", fmt::format("expected {} or less, as many batches as an epoch has, got {}",
                                      batches, accumulate));
 }
 
@@ -323,7 +323,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   root.text("recipe", "");
   root.text("note", "");
   const int64_t seed = root.whole("seed", 0);
-  if (seed < 0) root.fail("seed", fmt::format("expects 0 or more, got {}", seed));
+  if (seed < 0) root.fail("seed", fmt::format("expected 0 or more, got {}", seed));
   manual_seed(static_cast<uint64_t>(seed));
   const bool main = !is_data_parallel(recipe) || distributed::get_rank() == 0;
   TD_CHECK(!root.has("agent") || !is_data_parallel(recipe), Unsupported,
@@ -416,7 +416,7 @@ Expectation expectation_of(const Recipe& recipe) {
   for (double s : o.numbers("seeds", std::vector<double>{0, 1, 2}))
     e.seeds.push_back(static_cast<int64_t>(s));
   const std::string reduce = o.text("reduce", "mean");
-  if (reduce != "mean" && reduce != "each") o.fail("reduce", "expects mean or each");
+  if (reduce != "mean" && reduce != "each") o.fail("reduce", "expected mean or each");
   e.each = reduce == "each";
   e.budget_seconds = o.number("budget_seconds", 0.0);
   o.finish();

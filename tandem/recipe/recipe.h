@@ -216,7 +216,7 @@ struct TD_API Registry {
   std::map<std::string, std::function<RecipeLoss(Options&)>> loss;
   /// Of recipes with `agent:` in place of data, model, loss, optim, sched and trainer.
   std::map<std::string, std::function<RecipeRun(Options&, const RecipeContext&)>> agent;
-  /// Of `export:`: the trained model out of the folder of a run that ended well, into it.
+  /// Of `export:`: the trained model out of a run folder that ended well, into it.
   std::map<std::string, std::function<void(const std::string& folder)>> exporter;
   /// All that the library has. Data is looked for under `data.root`, else under TANDEM_DATA.
   /// Without `init_weights` models come without the weights of `init_from`: for runs that have

@@ -94,8 +94,8 @@ RecipeRun train(const Recipe& recipe, const TrainOptions& options, const Registr
 
 train::Logs evaluate(const std::string& run, const EvaluateOptions& options,
                      const Registry& registry) {
-  TD_CHECK(file_exists(run + "/recipe.yaml"), Io,
-           "'{}' is not a folder of a run: it has no recipe.yaml", run);
+  TD_CHECK(file_exists(run + "/recipe.yaml"), Io, "'{}' is not a run folder: it has no recipe.yaml",
+           run);
   const Recipe recipe = Recipe::load(run + "/recipe.yaml", options.overrides);
   train::Logs logs;
   with_recipe(recipe, registry, [&](RecipeParts& parts) {

@@ -246,13 +246,13 @@ TuneSettings tune_settings(const Recipe& r) {
   Options o(r.root.find("tune"), "tune", r.file);
   const std::string sampler = o.text("sampler", "tpe");
   if (sampler != "tpe" && sampler != "random" && sampler != "grid")
-    o.fail("sampler", fmt::format("expects tpe, random or grid, got '{}'", sampler));
+    o.fail("sampler", fmt::format("expected tpe, random or grid, got '{}'", sampler));
   s.search.sampler = sampler == "tpe"      ? train::Sampler::tpe
                      : sampler == "random" ? train::Sampler::random
                                            : train::Sampler::grid;
   s.metric = o.text("metric", "val/loss");
   const std::string goal = o.text("goal", runs::lower_is_better(s.metric) ? "min" : "max");
-  if (goal != "min" && goal != "max") o.fail("goal", "expects min or max");
+  if (goal != "min" && goal != "max") o.fail("goal", "expected min or max");
   s.search.minimise = goal == "min";
   s.search.seed = static_cast<uint64_t>(o.whole("seed", 0));
   s.search.startup = o.whole("startup", 10);
@@ -265,7 +265,7 @@ TuneSettings tune_settings(const Recipe& r) {
   const int64_t grid = o.whole("grid", 5);
   for (train::SearchRange& range : s.ranges) range.steps = grid;
   o.finish();
-  if (grid < 1) o.fail("grid", "expects at least 1");
+  if (grid < 1) o.fail("grid", "expected at least 1");
   if (s.search.sampler == train::Sampler::grid)
     s.trials = std::min(s.trials, train::Search(s.ranges, s.search).grid_size());
   return s;

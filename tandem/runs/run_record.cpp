@@ -182,7 +182,7 @@ RunRecord read_run(const FilePath& loc) {
   r.folder = loc.str();
   while (r.folder.size() > 1 && r.folder.back() == '/') r.folder.pop_back();
   TD_CHECK(file_exists(r.folder + "/metrics.jsonl"), Io,
-           "'{}' is not a folder of a run: it has no metrics.jsonl\n`tandem runs list` shows those "
+           "'{}' is not a run folder: it has no metrics.jsonl\n`tandem runs list` shows those "
            "there are.",
            r.folder);
   r.name = r.folder.substr(r.folder.rfind('/') + 1);

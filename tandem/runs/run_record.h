@@ -65,7 +65,7 @@ struct TD_API RunRecord {
 TD_API bool at_work(const RunRecord& run);
 /// Was it begun on this machine?
 TD_API bool is_local(const RunRecord& run);
-/// Throws Io when it is not a folder of a run.
+/// Throws Io when it is not a run folder.
 TD_API RunRecord read_run(const FilePath& folder);
 /// The runs below a folder, oldest first; those that cannot be read are left out.
 TD_API std::vector<RunRecord> list_runs(const FilePath& folder);

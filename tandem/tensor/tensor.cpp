@@ -101,7 +101,7 @@ void Tensor::read_item(void* out, DType dtype, SourceLocation loc) const {
   if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "item", loc);
   if (TD_UNLIKELY(t.numel != 1))
     fail_at(ErrorKind::Shape, "item", loc,
-            fmt::format("expects a tensor of one element, got shape {}", t.shape.to_string()),
+            fmt::format("expected a tensor of one element, got shape {}", t.shape.to_string()),
             "Reduce it first, or read all elements with to_vector<T>().");
   if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "item", loc);
   read_one(t, out, dtype);
@@ -113,13 +113,13 @@ const void* Tensor::checked_data(DType dtype, SourceLocation loc) const {
   if (TD_UNLIKELY(t.dtype != dtype))
     fail_at(
         ErrorKind::DType, "data", loc,
-        fmt::format("expects {} elements, the tensor holds {}", to_string(dtype),
+        fmt::format("expected {} elements, the tensor holds {}", to_string(dtype),
                     to_string(t.dtype)),
         fmt::format("Convert with to({}), or ask for {}.", to_string(dtype), to_string(t.dtype)));
   if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "data", loc);
   if (TD_UNLIKELY(t.has(detail::kOnDevice)))
     fail_at(ErrorKind::Device, "data", loc,
-            fmt::format("expects memory that the host may read, the tensor is on {}",
+            fmt::format("requires memory that the host may read, the tensor is on {}",
                         to_string(t.device)),
             "Copy it to the host with cpu() and hold the copy while you read it.");
   return t.data;

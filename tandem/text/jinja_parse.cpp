@@ -104,10 +104,10 @@ class ExpressionParser {
     return true;
   }
   void want(std::string_view text) {
-    if (!skip(text)) fail(fmt::format("expects '{}'", text));
+    if (!skip(text)) fail(fmt::format("expected '{}'", text));
   }
   std::string name() {
-    if (peek().kind != Token::Kind::name) fail("expects a name");
+    if (peek().kind != Token::Kind::name) fail("expected a name");
     return take().text;
   }
   void finish() {
@@ -252,12 +252,12 @@ class ExpressionParser {
         slice = true;
         if (++at > 2) fail("has too many ':'");
       } else {
-        if (part[at]) fail("expects ']'");
+        if (part[at]) fail("expected ']'");
         part[at] = expression();
       }
     }
     want("]");
-    if (!slice && !part[0]) fail("expects an index");
+    if (!slice && !part[0]) fail("expected an index");
     ExpressionPtr out = joined(slice ? Kind::slice : Kind::item, "", std::move(e));
     for (int i = 0; i < (slice ? 3 : 1); ++i) out->parts.push_back(std::move(part[i]));
     return out;
@@ -272,7 +272,7 @@ class ExpressionParser {
       } else {
         call.parts.push_back(expression());
       }
-      if (!skip(",") && !is(")")) fail("expects ',' or ')'");
+      if (!skip(",") && !is(")")) fail("expected ',' or ')'");
     }
   }
 
@@ -333,7 +333,7 @@ class ExpressionParser {
     ExpressionPtr e = make(Kind::list);
     while (!skip(end)) {
       e->parts.push_back(expression());
-      if (!skip(",") && !is(end)) fail(fmt::format("expects ',' or '{}'", end));
+      if (!skip(",") && !is(end)) fail(fmt::format("expected ',' or '{}'", end));
     }
     return e;
   }
@@ -343,7 +343,7 @@ class ExpressionParser {
       e->parts.push_back(expression());
       want(":");
       e->parts.push_back(expression());
-      if (!skip(",") && !is("}")) fail("expects ',' or '}'");
+      if (!skip(",") && !is("}")) fail("expected ',' or '}'");
     }
     return e;
   }
@@ -551,7 +551,7 @@ class TemplateParser {
     while (!e.skip(")")) {
       s.names.push_back(e.name());
       s.defaults.push_back(e.skip("=") ? e.expression() : nullptr);
-      if (!e.skip(",") && !e.is(")")) e.fail("expects ',' or ')'");
+      if (!e.skip(",") && !e.is(")")) e.fail("expected ',' or ')'");
     }
     e.finish();
     std::string end;

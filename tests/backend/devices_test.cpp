@@ -76,7 +76,7 @@ TEST(DeviceMemory, ReadingValues) {
   EXPECT_EQ(to_string(x.select(0, 0)), "tensor([1., 2.], device='guarded:0')");
   EXPECT_TRUE(
       error_of([&] { x.data<float>(); })
-          .starts_with("Device: data: expected memory that the host may read, the tensor is "
+          .starts_with("Device: data: requires memory that the host may read, the tensor is "
                        "on guarded:0."));
   Tensor y = x;
   EXPECT_TRUE(error_of([&] { y.mutable_data<float>(); }).starts_with("Device: data: "));

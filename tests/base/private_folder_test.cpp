@@ -130,7 +130,7 @@ TEST(PrivateFolder, FilesOfItsOwnOnly) {
   ASSERT_EQ(::lstat((f / "cache/a").c_str(), &s), 0);
   EXPECT_EQ(s.st_mode, static_cast<mode_t>(S_IFREG | 0600));
   ::chmod((f / "cache/a").c_str(), 0622);  // anybody may have changed it
-  EXPECT_NE(error_of([&] { folder.read("a"); }).find("no file of this user's alone"),
+  EXPECT_NE(error_of([&] { folder.read("a"); }).find("not a file of this user's alone"),
             std::string::npos);
   EXPECT_EQ(folder.open_file("../victim", O_RDONLY), -1);
   EXPECT_NE(error_of([&] { folder.read("none"); }).find("No such file"), std::string::npos);

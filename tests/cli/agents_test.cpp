@@ -101,7 +101,7 @@ TEST_F(Agents, LeaveAReport) {
   EXPECT_TRUE(has(other.text, "cannot be resumed with other settings: agent.type is ppo, was dqn"))
       << other.text;
   EXPECT_EQ(text_of(run + "/STATUS"), "done\n");
-  EXPECT_TRUE(has(tool(line(row, at("b"), "agent.keep=0") + " 2>&1").text, "expects 1 or more"));
+  EXPECT_TRUE(has(tool(line(row, at("b"), "agent.keep=0") + " 2>&1").text, "expected 1 or more"));
 }
 
 TEST_F(Agents, KilledAtAnyMoment) {

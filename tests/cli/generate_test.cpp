@@ -176,7 +176,7 @@ TEST_F(Generate, SaysWhatIsPossible) {
       {"ddpm", "--steps 9 --output a.png", "--steps: expected 1 to the model's 8 steps, got 9"},
       {"mlp", "--n 3", "`tandem predict"},
       {"ids", "--prompt T", "data of type 'tokens' keeps no characters"},
-      {".", "--prompt T", "is neither the folder of a run"},
+      {".", "--prompt T", "is neither a run folder"},
       {"prose", "--weights bets", "are 'last' or 'best', got 'bets'"},
   };
   for (const Row& row : kRows) {
@@ -214,7 +214,7 @@ TEST_F(Generate, AHuggingFaceFolderTakesTheSameOptions) {
       {"", "--prompt: is missing"},
       {"--prompt w1 --n 3", "a Hugging Face folder does not take --n. It takes --max-new-tokens"},
       {"--prompt w1 --num-return-sequences 2",
-       "expects --sample: without it they would be the same"},
+       "expected --sample: without it they would be the same"},
       {"--prompt w1 --weights best", "--weights is for runs"},
   };
   for (const auto& [options, want] : kWrong) {

@@ -87,7 +87,7 @@ TEST_F(Runs, AreListedAndCompared) {
   EXPECT_TRUE(has(r.text, "did you mean 'val/accuracy'?")) << r.text;
   r = tool("runs compare " + run("none") + " 2>&1");
   EXPECT_EQ(r.code, 1);
-  EXPECT_TRUE(has(r.text, "is not a folder of a run")) << r.text;
+  EXPECT_TRUE(has(r.text, "is not a run folder")) << r.text;
   EXPECT_EQ(tool("runs list /no/such/folder 2>/dev/null").code, 1);
 }
 
@@ -138,7 +138,7 @@ TEST_F(Runs, PredictAndConvert) {
   EXPECT_EQ(r.code, 0) << r.text;
   r = tool("export recipes " + onnx + " 2>&1");
   EXPECT_EQ(r.code, 1);
-  EXPECT_TRUE(has(r.text, "'recipes' is not a folder of a run")) << r.text;
+  EXPECT_TRUE(has(r.text, "'recipes' is not a run folder")) << r.text;
   // Without its last weights the best checkpoint's are used.
   fs::rename(folder() / "a/model.safetensors", folder() / "a/away");
   EXPECT_EQ(tool("convert " + run("a") + " " + w + " >/dev/null").code, 0);
@@ -209,7 +209,7 @@ TEST_F(Runs, ASearchAndItsJournal) {
   const std::pair<const char*, const char*> kMistakes[] = {
       {"search.optim.lr=fast", "'fast' is not a range"},
       {"tune.smapler=tpe", "did you mean 'sampler'?"},
-      {"tune.sampler=tpee", "expects tpe, random or grid"},
+      {"tune.sampler=tpee", "expected tpe, random or grid"},
       {"tune.metric=val/acuracy", "was not measured"},
       {"trainer.epoch=1", "did you mean 'epochs'?"},
   };

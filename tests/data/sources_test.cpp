@@ -87,7 +87,7 @@ TEST(Sources, JsonLines) {
   EXPECT_EQ(e.x.to_vector<float>(), (std::vector<float>{1, 2.5, 3, 1, 0, 0, 0, 9}));
   EXPECT_EQ(e.y.to_vector<int64_t>(), (std::vector<int64_t>{4, 1}));
   const std::pair<const char*, const char*> kBad[] = {
-      {"[1]", "expects an object, got array"},
+      {"[1]", "expected an object, got array"},
       {"{\"x\": [1]}", "the object has no member 'y'"},
       {"{\"x\": [1, \"a\"], \"y\": 1}", "'x' expects numbers, got string"},
       {"{\"x\": [[1], [1, 2]], \"y\": 1}", "the arrays of 'x' have different sizes"},

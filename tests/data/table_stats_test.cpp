@@ -58,7 +58,7 @@ TEST(TableStats, FilesOfSeveralForms) {
   EXPECT_EQ(j.find("c")->rows, 3);
   const std::pair<const char*, const char*> kBroken[] = {
       {"{\"a\": 1}\n{\"a\": \n", "line 2"},
-      {"[1, 2]\n", "expects an object, got a array"},
+      {"[1, 2]\n", "expected an object, got a array"},
       {"{\"a\": {\"b\": 1}}\n", "'a' is an object"},
   };
   for (const auto& [text, want] : kBroken) {
@@ -104,12 +104,12 @@ TEST(Schema, FindsWhatBreaksIt) {
     EXPECT_TRUE(found) << r.what << " not in\n" << all;
   }
   const std::pair<const char*, const char*> kBroken[] = {
-      {"[]", "expects an object"},
+      {"[]", "expected an object"},
       {"{}", "\"columns\" expects a list"},
       {"{\"columns\": [{\"name\": \"a\", \"typ\": \"text\"}]}", "did you mean 'type'?"},
       {"{\"columns\": [{\"name\": \"a\", \"type\": \"words\"}]}", "there is no type 'words'"},
       {"{\"columns\": [{\"name\": \"a\", \"type\": \"text\", \"low\": \"x\"}]}",
-       "expects a number"},
+       "expected a number"},
       {"{\"columns\": [{\"name\": \"a\", \"type\": \"text\", \"values\": [1]}]}",
        "must be strings"},
   };

@@ -48,10 +48,10 @@ double double_of(const io::Json& j) {
   if (const int64_t* i = j.as_int()) return static_cast<double>(*i);
   if (const bool* b = j.as_bool()) return *b;
   const std::string* s = j.as_string();
-  TD_CHECK(s, Format, "expects a number, got {}", j.kind());
+  TD_CHECK(s, Format, "expected a number, got {}", j.kind());
   if (*s == "inf") return std::numeric_limits<double>::infinity();
   if (*s == "-inf") return -std::numeric_limits<double>::infinity();
-  TD_CHECK(*s == "nan", Format, "expects a number, got {}", *s);
+  TD_CHECK(*s == "nan", Format, "expected a number, got {}", *s);
   return std::numeric_limits<double>::quiet_NaN();
 }
 

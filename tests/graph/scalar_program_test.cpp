@@ -184,12 +184,13 @@ TEST(InferPointwise, Errors) {
             "right is 3 and 4 | Sizes must be equal, or one of them 1: unsqueeze() adds such a "
             "dimension.");
   EXPECT_EQ(message(op::bitwise_and, Operands().tensor(DType::f32, s).tensor(DType::i8, s)),
-            "expects integers or bool, these inputs give float32 | Convert with .to(int64).");
-  EXPECT_EQ(message(op::neg, Operands().tensor(DType::b8, s)),
-            "expects numbers, the result would be bool | Convert with .to(int64), or use a logical "
-            "op.");
+            "expected integers or bool, these inputs give float32 | Convert with .to(int64).");
+  EXPECT_EQ(
+      message(op::neg, Operands().tensor(DType::b8, s)),
+      "expected numbers, the result would be bool | Convert with .to(int64), or use a logical "
+      "op.");
   EXPECT_EQ(message(op::sub, Operands().tensor(DType::f32, s).tensor(DType::b8, s)),
-            "expects numbers, input 'b' is bool | Use logical_xor or ^ for a difference of truth "
+            "expected numbers, input 'b' is bool | Use logical_xor or ^ for a difference of truth "
             "values, ~ to invert one.");
   EXPECT_EQ(message(op::pow, Operands().tensor(DType::i32, s).number(-1)),
             "integers to the negative power -1 are not integers | Convert the base with "

@@ -116,7 +116,7 @@ void shapes_and_dtypes(Scores& s) {
     MISTAKE(matmul_sizes, "inner|columns|rows|\\b3\\b.*\\b4\\b", "\\[2, 3\\].*\\[4, 5\\]", kHere, "transpose|\\.t\\(\\)|\\.T", a.matmul(ones({4, 5}))),
     MISTAKE(broadcast, "broadcast|equal or 1|must be equal|or 1", "\\[2, 3\\].*\\[2, 4\\]", kHere, "unsqueeze|reshape|size 1|expand", a + ones({2, 4})),
     MISTAKE(cat_sizes, "dimension|equal", "\\[2, 3\\].*\\[2, 4\\]|\\[2, 4\\].*\\[2, 3\\]", kHere, "dim|dimension|stack|pad", cat({a, ones({2, 4})}, 0)),
-    MISTAKE(reshape_count, "expects 8 elements", "\\[2, 3\\] \\(6\\)", kHere, "-1", a.reshape({4, 2})),
+    MISTAKE(reshape_count, "expected 8 elements", "\\[2, 3\\] \\(6\\)", kHere, "-1", a.reshape({4, 2})),
     MISTAKE(reshape_with_minus_one, "a multiple of 400 elements", "\\[8, 16, 4, 4\\] \\(2048\\)", kHere, "reshape\\(\\{-1, 256\\}\\)|flatten\\(1\\)", ones({8, 16, 4, 4}).reshape({-1, 400})),
     MISTAKE(nhwc_into_conv, "3 input channels", "\\[8, 32, 32, 3\\] \\(32\\)", kHere, "permute\\(\\{0, 3, 1, 2\\}\\)", conv(image)),
     MISTAKE(hwc_into_conv, "3 input channels", "\\[32, 32, 3\\] \\(32\\)", kHere, "permute\\(\\{2, 0, 1\\}\\)", conv(ones({32, 32, 3}))),
@@ -199,11 +199,11 @@ void data_and_files(Scores& s) {
   write_file(cut, read_file(cut).substr(0, 100));
   const std::string recipe = at("r.yaml", "recipe: r\ndata: {type: digits}\nmodel:\n  type: mlp\n  hiden: [8]\nloss: {type: cross_entropy}\noptim: {type: adam}\ntrainer: {epochs: 1}\n");
   const auto run = [&](std::vector<std::string> change) { recipe::run_recipe(recipe::Recipe::load(recipe, change), recipe::Registry::standard(), "", false); };
-  auto doubled = data::pipeline(Growing{}).map([](Tensor t) { TD_CHECK(t.size(0) == 4, Shape, "expects 4 numbers, got {}\nCut it.", t.size(0)); return t * 2.0; }).batch(2);
+  auto doubled = data::pipeline(Growing{}).map([](Tensor t) { TD_CHECK(t.size(0) == 4, Shape, "expected 4 numbers, got {}\nCut it.", t.size(0)); return t * 2.0; }).batch(2);
   score({
     MISTAKE(dataset_throws, "open cat37\\.jpg", "runtime_error", "sample 37 of Photos", "alone|get\\(", read_all(data::DataLoader(Photos{}, {.batch_size = 8, .num_workers = 2}))),
     MISTAKE(dataset_throws_in_pipeline, "open cat37\\.jpg", "runtime_error", "sample 37 of Photos", "alone|get\\(", read_all(data::pipeline(Photos{}).shuffle().batch(8))),
-    MISTAKE(map_throws, "expects 4 numbers", "got 5", "map over sample 5 of", "Cut it", read_all(doubled)),
+    MISTAKE(map_throws, "expected 4 numbers", "got 5", "map over sample 5 of", "Cut it", read_all(doubled)),
     MISTAKE(ragged, "\\[4\\]|one shape", "\\[5\\]", "sample 5 of Growing", "pad|one shape", read_all(data::DataLoader(Growing{}, {.batch_size = 8}))),
     MISTAKE(rows_and_labels, "one first size", "\\[6, 2\\].*\\[5\\]", "TensorDataset", "narrow|[Ee]ach row", data::TensorDataset(ones({6, 2}), zeros({5}))),
     MISTAKE(csv_cell, "number|float32", "four", "table\\.csv.*3.*b|table\\.csv.*b.*3", "number|Correct|quote|column", io::Csv::read(table).table(0, 2, float32)),

@@ -154,7 +154,7 @@ TEST(MustFail, OptimizersAndSchedules) {
     FAILS(clip_nonfinite, Value, "clip_grad_norm_|total norm|nan", optim::clip_grad_norm_({nan}, 1.0, 2.0, true)),
     FAILS_PLAIN(clip_type, Value, "clip_grad_norm_|norm_type is 0", optim::clip_grad_norm_({nan}, 1.0, 0.0)),
     FAILS_ANYWHERE(schedule_step, Value, "StepLR expects step_size > 0", optim::StepLR(sgd, {.step_size = 0})),
-    FAILS_ANYWHERE(schedule_linear, Value, "LinearLR expects start_factor|0", optim::LinearLR(sgd, {.start_factor = 0})),
+    FAILS_ANYWHERE(schedule_linear, Value, "LinearLR expected start_factor|0", optim::LinearLR(sgd, {.start_factor = 0})),
     FAILS_ANYWHERE(schedule_cycle, Value, "CyclicLR with cycle_momentum|Adadelta|cycle_momentum = false", optim::CyclicLR(plain, {})),
     FAILS_ANYWHERE(schedule_mode, Value, "triangular|square", optim::CyclicLR(sgd, {.mode = "square"})),
     FAILS_ANYWHERE(schedule_end, Value, "OneCycleLR: step 2 of 1", one.step()),

@@ -374,7 +374,7 @@ TEST_F(DistributionsTest, WrongParameters) {
   expect_error(ErrorKind::Value, "probs must be in 0..1",
                [] { Bernoulli({.probs = full({}, 1.5)}); });
   expect_error(ErrorKind::Value, "Gamma: concentration and rate", [] { Gamma(0.0, 1.0); });
-  expect_error(ErrorKind::Value, "expects one of covariance_matrix",
+  expect_error(ErrorKind::Value, "expected one of covariance_matrix",
                [] { MultivariateNormal(zeros({2}), {}); });
   expect_error(ErrorKind::Shape, "loc is [2], the matrix [3, 3]",
                [] { MultivariateNormal(zeros({2}), {.scale_tril = eye(3)}); });

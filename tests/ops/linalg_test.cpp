@@ -243,8 +243,8 @@ TEST_F(LinalgTest, PowersNormsChains) {
 }
 
 TEST_F(LinalgTest, WrongInputs) {
-  expect_error(ErrorKind::DType, "expects float32 or float64", [] { inv(ones({2, 2}, int64)); });
-  expect_error(ErrorKind::Shape, "expects square matrices, got shape [2, 3]", [] {
+  expect_error(ErrorKind::DType, "expected float32 or float64", [] { inv(ones({2, 2}, int64)); });
+  expect_error(ErrorKind::Shape, "expected square matrices, got shape [2, 3]", [] {
     det(ones({2, 3}));
   });
   expect_error(ErrorKind::Shape, "must be a matrix", [] { linalg::svd(ones({3})); });

@@ -64,7 +64,7 @@ TEST_F(RandomTest, RangesAndMeans) {
   std::sort(p.begin(), p.end());
   EXPECT_EQ(p, values(arange(100)));
   EXPECT_EQ(randperm(0).shape(), Shape(0));
-  expect_error(ErrorKind::DType, "expects a floating dtype, got int64",
+  expect_error(ErrorKind::DType, "expected a floating dtype, got int64",
                [] { rand({2}, DType::i64); });
   expect_error(ErrorKind::Value, "low 3 must be below high 3", [] { randint(3, 3, {1}); });
   expect_error(ErrorKind::Value, "numbers from 0 to 299 do not fit uint8",
@@ -89,7 +89,7 @@ TEST_F(RandomTest, DropoutScalesWhatItKeeps) {
   EXPECT_EQ(dropout(x, 0.5, false).impl(), x.impl());
   expect_tensor(dropout(ones({3}), 1), {3}, {0, 0, 0});
   expect_error(ErrorKind::Value, "p must be in 0..1, got 1.5", [&] { dropout(x, 1.5); });
-  expect_error(ErrorKind::DType, "expects a floating dtype",
+  expect_error(ErrorKind::DType, "expected a floating dtype",
                [] { dropout(ones({2}, DType::i64)); });
 }
 

@@ -58,7 +58,7 @@ TEST_F(ViewTest, PermuteTransposeMovedim) {
   EXPECT_EQ(count({2, 3, 4}).permute({2, 0, 1}).shape(), Shape(4, 2, 3));
   EXPECT_EQ(count({2, 3, 4}).permute({-1, 0, -2}).shape(), Shape(4, 2, 3));
   EXPECT_EQ(movedim(count({2, 3, 4}), {0, 1}, {2, 0}).shape(), Shape(3, 4, 2));
-  expect_error(ErrorKind::Shape, "expects 2 dims for x [2, 3], got [0]", [&] { x.permute({0}); });
+  expect_error(ErrorKind::Shape, "expected 2 dims for x [2, 3], got [0]", [&] { x.permute({0}); });
   expect_error(ErrorKind::Value, "dimension 0 appears twice", [&] { x.permute({0, 0}); });
   expect_error(ErrorKind::Index, "dimension 2 is out of range", [&] { x.transpose(0, 2); });
   expect_error(ErrorKind::Shape, "t: expected at most 2 dimensions", [] { count({1, 2, 3}).t(); });
@@ -72,7 +72,7 @@ TEST_F(ViewTest, SqueezeUnsqueezeExpand) {
   EXPECT_EQ(y.unsqueeze(-1).shape(), Shape(1, 3, 1, 1));
   expect_tensor(y.expand({2, -1, 2}), {2, 3, 2}, {0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2});
   EXPECT_EQ(y.expand({4, 2, 3, 1}).shape(), Shape(4, 2, 3, 1));
-  expect_error(ErrorKind::Shape, "expects 4 in dimension 1, x is [1, 3, 1] (3)", [&] {
+  expect_error(ErrorKind::Shape, "expected 4 in dimension 1, x is [1, 3, 1] (3)", [&] {
     y.expand({1, 4, 1});
   });
   expect_error(ErrorKind::Shape, "has fewer dimensions than x", [&] { y.expand({3}); });

@@ -209,7 +209,7 @@ TEST(CatalogMustFail, BrokenRows) {
       {false, "\"tflops\": {\"f32\": 8.1,", "\"tflops\": 8.1, \"x\": {\"f32\": 8.1,",
        "gpus[0] (T4), tflops is 8.1, expected an object"},
       {false, "\"per_server\": 4", "\"per_server\": 3.5",
-       "'per_server' is 3.5, expected a whole number from 1 to 1024"},
+       "'per_server' is 3.5, expects a whole number from 1 to 1024"},
       // Bounds.
       {true, "\"low\": 0.15", "\"low\": -0.15",
        "gpus[0] (T4): 'low' is -0.15, expected a number above 0 and up to 10000"},
@@ -239,7 +239,7 @@ TEST(CatalogMustFail, BrokenRows) {
       {false, "\"source\": \"NVIDIA T4 data sheet (2018)\"", "\"source\": \"assumed: \"",
        "or \"assumed: \" and the reason"},
       {false, "\"source\": \"NVIDIA T4 data sheet (2018)\"", "\"source\": \"number 120180\"",
-       "expects a public document"},
+       "expected a public document"},
       {false, ", \"source\": \"NVIDIA T4 data sheet (2018)\"", "",
        "gpus[0] (T4): 'source' is missing"},
       {true, ", \"source\": \"assumed: the price of an hour itself\"", "",
@@ -255,7 +255,7 @@ TEST(CatalogMustFail, BrokenRows) {
       {false, "\"name\": \"T4\"", "\"name\": \"\"",
        "gpus[0]: 'name' is the text \"\", expects a text"},
       {false, "\"name\": \"T4\"", "\"name\": \"" + long_text + "\"",
-       "xxx...\", expects a text of 1 to"},
+       "xxx...\", expected a text of 1 to"},
       {false, "\"name\": \"T4\"", "\"name\": \"T4\\u001b[2J\"", "printable characters"},
       {false, "\"name\": \"SATA SSD\"", "\"name\": \"hard disk\"",
        "disks[3] (hard disk): 'hard disk' is a name of the row"},
@@ -264,7 +264,7 @@ TEST(CatalogMustFail, BrokenRows) {
       {true, "\"gpu\": \"RTX 3090\"", "\"gpu\": \"4090\"",
        "gpus[10] (RTX 4090): its GPU has a price in a row before it"},
       {true, "\"gpu\": \"T4\"", "\"gpu\": \"T44\"",
-       "gpus[0] (T44): there is no GPU 'T44', expected one of the file of hardware"},
+       "gpus[0] (T44): there is no GPU 'T44', expects one of the file of hardware"},
       {true, "\"name\": \"1 year\"", "\"name\": \"hourly\"",
        "terms[1] (hourly): 'hourly' is a name"},
       {true, "\"name\": \"1 year\"", "\"name\": \"spot\"", "terms[1] (spot): 'name' is spot"},
@@ -369,7 +369,7 @@ TEST(CatalogMustFail, Profiles) {
            {"[10,", "[", "'sizes' is a list of 2, expected a list of 3"},
            {"\"threads\":2", "\"threads\":\"two\"",
             "'threads' is the text \"two\", expects a whole"},
-           {"\"threads\":2", "\"threads\":0", "'threads' is 0, expected a whole number from 1"},
+           {"\"threads\":2", "\"threads\":0", "'threads' is 0, expects a whole number from 1"},
            {"\"seconds\":0.001", "\"seconds\":0", "points[0]: 'seconds' is 0, expects"}}) {
     const io::Json broken = io::parse_json(changed(text, from, to), "p");
     EXPECT_ERROR(Format, wanted, machine_profile(broken, "p"));

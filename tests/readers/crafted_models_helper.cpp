@@ -237,11 +237,11 @@ void add_onnx_loops_and_sizes(std::vector<Crafted>& all) {
   ADD("split_ones", nodes({node("ConstantOfShape", {"s"}, {"n"}), node("Split", {"n", "n"}, {"y"})},
                           {ints("s", {1 << 24})}));
   ADD("depth_to_space_2_33", on_x("DepthToSpace", {int_attribute("blocksize", int64_t{1} << 33)}),
-      "expects [n, c *");
+      "expected [n, c *");
   ADD("depth_to_space_2_62", on_x("DepthToSpace", {int_attribute("blocksize", int64_t{1} << 62)}),
-      "expects [n, c *");
+      "expected [n, c *");
   ADD("space_to_depth_2_33", on_x("SpaceToDepth", {int_attribute("blocksize", int64_t{1} << 33)}),
-      "expects [n, c, h, w]");
+      "expected [n, c, h, w]");
   ADD("lrn_huge", on_x("LRN", {int_attribute("size", kHuge)}));
   ADD("constant_8_gb", alone("ConstantOfShape", {}, {{"s", ints("s", {int64_t{1} << 31})}}),
       "over the limit 'bytes'");
@@ -378,8 +378,8 @@ void add_onnx_ops(std::vector<Crafted>& all) {
                          {"a", ints("a", {3})},
                          {"t", ints("t", {kLow})}}));
   ADD("unsqueeze", on_x("Unsqueeze", {}, {{"s", ints("s", std::vector<int64_t>(1000, 0))}}));
-  ADD("reshape_low", on_x("Reshape", {}, {{"s", ints("s", {kLow, kHuge})}}), "expects the size");
-  ADD("top_k", on_x("TopK", {}, {{"k", ints("k", {kHuge})}}), "expects the best");
+  ADD("reshape_low", on_x("Reshape", {}, {{"s", ints("s", {kLow, kHuge})}}), "expected the size");
+  ADD("top_k", on_x("TopK", {}, {{"k", ints("k", {kHuge})}}), "expected the best");
   ADD("split_to_sequence",
       nodes({node("ConstantOfShape", {"s"}, {"n"}), node("SplitToSequence", {"n"}, {"y"})},
             {ints("s", {1 << 24})}));

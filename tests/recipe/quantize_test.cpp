@@ -44,7 +44,7 @@ TEST(QuantizeFile, ArraysAsData) {
   options.data = "";
   for (const double loss : {-1.0, 101.0, std::nan("")}) {
     options.max_loss = loss;
-    EXPECT_NE(again("lenet", folder / "l.onnx").find("expects a number from 0 to 100"),
+    EXPECT_NE(again("lenet", folder / "l.onnx").find("expected a number from 0 to 100"),
               std::string::npos)
         << loss;
   }

@@ -119,7 +119,7 @@ TEST(Recipe, NamesTheNearestKey) {
       {"trainer.val_every=0", "trainer.val_every: expected 1 or more epochs, got 0"},
       {"trainer.fast_dev_run=-1", "trainer.fast_dev_run: expected 0 or more, got -1"},
       {"trainer.limit_val_batches=-2", "trainer.limit_val_batches: expected -1 or more, got -2"},
-      {"trainer.average.type=emma", "trainer.average.type: expected none, ema or swa, got 'emma'"},
+      {"trainer.average.type=emma", "trainer.average.type: expects none, ema or swa, got 'emma'"},
       {"trainer.average={type: ema, decay: 2}", "trainer.average.decay: expected a number from 0"},
       {"trainer.average={type: swa, decay: 0.9}", "trainer.average.decay: there is no such key"},
       {"trainer.preempt_signal=KILL", "expects USR1, USR2, HUP or TERM, got 'KILL'"},

@@ -111,7 +111,7 @@ TEST(TransformTable, MistakesAreNamed) {
       {"{type: RandomOrder, transforms: [{type: RGB}, {type: Rgb}]}",
        "transforms.1.type: there is no transform 'Rgb', did you mean 'RGB'?"},
       {"{type: RandomOrder}", "transforms: is missing"},
-      {"{type: RandomOrder, transforms: []}", "expects at least one"},
+      {"{type: RandomOrder, transforms: []}", "expected at least one"},
   };
   for (const auto& [text, want] : kCases) {
     const std::string what = error_of([&, t = text] { made(t); });

@@ -122,7 +122,7 @@ const std::vector<Bad>& bad_requests() {
       {"target with a blank", "GET /a b HTTP/1.1\r\n", 400},
       {"escaped NUL", "GET /a%00 HTTP/1.1\r\n", 400},
       {"half an escape", "GET /a%2 HTTP/1.1\r\n", 400},
-      {"expects tea", post + "Expect: tea\r\nContent-Length: 1\r\n\r\n", 417},
+      {"expected tea", post + "Expect: tea\r\nContent-Length: 1\r\n\r\n", 417},
       {"long target", "GET /" + std::string(9000, 'a') + " HTTP/1.1\r\n", 414},
       {"endless target", "GET /" + std::string(40000, 'a'), 414},
       {"long header", get + "A: " + std::string(40000, 'a') + "\r\n", 431},

@@ -132,7 +132,7 @@ PointwiseTypes pointwise_types(const InferCall& c) {
     case Types::bits: {
       const DType p = promote_inputs(c);
       TD_CHECK(!is_floating(p), DType,
-               "expects integers or bool, these inputs give {}\nConvert with .to(int64).",
+               "expected integers or bool, these inputs give {}\nConvert with .to(int64).",
                to_string(p));
       return {p, p};
     }

@@ -23,7 +23,7 @@ auto placed(const char* name, SourceLocation loc, F&& f) {
 }
 
 void check_list(const std::vector<Tensor>& list) {
-  TD_CHECK(!list.empty(), Value, "expects at least one sequence");
+  TD_CHECK(!list.empty(), Value, "expected at least one sequence");
   for (const Tensor& t : list)
     TD_CHECK(t.dim() >= 1 && t.dim() == list[0].dim(), Shape,
              "sequences expect [t, ...] of one number of dimensions, got {} and {}",

@@ -173,7 +173,7 @@ std::vector<OnnxValue> run_onnx_graph(const OnnxGraph& g, std::span<const OnnxVa
 // ---- OnnxCall
 
 const OnnxValue& OnnxCall::value(size_t i) const {
-  TD_CHECK(has(i), Value, "expects input {}, which is absent", i);
+  TD_CHECK(has(i), Value, "expected input {}, which is absent", i);
   return in[i];
 }
 
@@ -212,25 +212,25 @@ std::vector<bool> OnnxCall::flags(size_t i) const {
 
 std::vector<int64_t> OnnxCall::ints(size_t i) const {
   const Tensor& t = setting(i);
-  TD_CHECK(!is_floating(t.dtype()), DType, "expects integers as input {}, got {}", i,
+  TD_CHECK(!is_floating(t.dtype()), DType, "expected integers as input {}, got {}", i,
            in[i].describe());
   return t.to_vector<int64_t>();
 }
 
 int64_t OnnxCall::int_at(size_t i) const {
   const std::vector<int64_t> v = ints(i);
-  TD_CHECK(v.size() == 1, Shape, "expects one number as input {}, got {}", i, in[i].describe());
+  TD_CHECK(v.size() == 1, Shape, "expected one number as input {}, got {}", i, in[i].describe());
   return v[0];
 }
 
 double OnnxCall::number(size_t i) const {
   const Tensor& t = setting(i);
-  TD_CHECK(t.numel() == 1, Shape, "expects one number as input {}, got {}", i, in[i].describe());
+  TD_CHECK(t.numel() == 1, Shape, "expected one number as input {}, got {}", i, in[i].describe());
   return t.to_vector<double>()[0];
 }
 
 bool onnx_flag(const OnnxValue& v) {
-  TD_CHECK(v.tensor().numel() == 1, Shape, "expects one condition, got {}", v.describe());
+  TD_CHECK(v.tensor().numel() == 1, Shape, "expected one condition, got {}", v.describe());
   if (is_hidden(v.tensor())) fail_hidden(v.tensor(), "a condition", true);
   return v.tensor().to_vector<bool>()[0];
 }
@@ -340,7 +340,7 @@ void OnnxCall::set_like(size_t i, Tensor t, size_t input) {
 
 const OnnxGraph& OnnxCall::graph(std::string_view name) const {
   const OnnxAttribute* a = attribute(name);
-  TD_CHECK(a && a->graph_list.size() == 1, Format, "expects a graph as attribute '{}'", name);
+  TD_CHECK(a && a->graph_list.size() == 1, Format, "expected a graph as attribute '{}'", name);
   return *a->graph_list[0];
 }
 

@@ -177,21 +177,21 @@ OnnxValue OnnxValue::sequence(Sequence items, OnnxType type) {
 }
 
 const Tensor& OnnxValue::tensor() const {
-  TD_CHECK(is_tensor(), DType, "expects a tensor of numbers, got {}", describe());
+  TD_CHECK(is_tensor(), DType, "expected a tensor of numbers, got {}", describe());
   return is_stored(tensor_) ? StoredScope::tensor_of(tensor_) : tensor_;
 }
 const OnnxStrings& OnnxValue::strings() const {
-  TD_CHECK(strings_, DType, "expects strings, got {}", describe());
+  TD_CHECK(strings_, DType, "expected strings, got {}", describe());
   return *strings_;
 }
 const OnnxValue::Sequence& OnnxValue::items() const {
-  TD_CHECK(sequence_, DType, "expects a sequence, got {}", describe());
+  TD_CHECK(sequence_, DType, "expected a sequence, got {}", describe());
   return *sequence_;
 }
 
 std::vector<int64_t> OnnxValue::shape() const {
   if (strings_) return strings_->shape;
-  TD_CHECK(is_tensor(), DType, "expects a tensor of numbers, got {}", describe());
+  TD_CHECK(is_tensor(), DType, "expected a tensor of numbers, got {}", describe());
   return tensor_.shape().to_vector();
 }
 

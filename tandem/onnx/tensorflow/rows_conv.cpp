@@ -28,7 +28,7 @@ struct Layout {
 };
 
 Layout layout_of(const OnnxCall& c, const Tensor& x) {
-  TD_CHECK(x.dim() >= 3, Shape, "expects images, got {}", x.shape().to_string());
+  TD_CHECK(x.dim() >= 3, Shape, "expected images, got {}", x.shape().to_string());
   const std::string format = c.attr_text("data_format", "NHWC");
   return {format.find('C') + 1 == format.size(), static_cast<size_t>(x.dim() - 2)};
 }
@@ -85,7 +85,7 @@ void tf_conv(OnnxCall& c) {
 void tf_depthwise_conv(OnnxCall& c) {
   const Tensor x = c.x(0), w = c.x(1);
   const Layout l = layout_of(c, x);
-  TD_CHECK(x.dim() == 4 && w.dim() == 4, Shape, "expects images and a filter [h, w, i, m], got {}",
+  TD_CHECK(x.dim() == 4 && w.dim() == 4, Shape, "expected images and a filter [h, w, i, m], got {}",
            w.shape().to_string());
   OnnxAttributes a = window_of(c, l, nullptr);
   a.push_back(onnx_int("group", w.size(2)));
@@ -171,7 +171,7 @@ template <int kind>  // 0: nearest, 1: linear
 void tf_resize(OnnxCall& c) {
   const bool corners = c.attr("align_corners", 0), half = c.attr("half_pixel_centers", 0);
   const std::vector<int64_t> sizes = c.ints(1);
-  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "expects [n, h, w, c] and two sizes");
+  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "expected [n, h, w, c] and two sizes");
   const char* at = corners     ? "align_corners"
                    : !half     ? "asymmetric"
                    : kind == 0 ? "tf_half_pixel_for_nn"
@@ -238,7 +238,7 @@ Tensor resize_cubic(const Tensor& x, int64_t d, int64_t to, bool corners, bool h
 void tf_resize_cubic(OnnxCall& c) {
   const bool corners = c.attr("align_corners", 0), half = c.attr("half_pixel_centers", 0);
   const std::vector<int64_t> sizes = c.ints(1);
-  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "expects [n, h, w, c] and two sizes");
+  TD_CHECK(sizes.size() == 2 && c.x(0).dim() == 4, Shape, "expected [n, h, w, c] and two sizes");
   const Tensor wide = resize_cubic(c.x(0).to(DType::f32), 2, sizes[1], corners, half);
   c.set(0, resize_cubic(wide, 1, sizes[0], corners, half), OnnxType::f32);
 }

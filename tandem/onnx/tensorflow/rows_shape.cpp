@@ -55,11 +55,11 @@ void tf_transpose(OnnxCall& c) {
 void concat_along(OnnxCall& c, size_t first, size_t end, size_t axis) {
   std::vector<Tensor> xs;
   for (size_t i = first; i < end; ++i) xs.push_back(c.x(i));
-  TD_CHECK(!xs.empty(), Value, "expects at least one input");
+  TD_CHECK(!xs.empty(), Value, "expected at least one input");
   c.set(0, cat(xs, normalize_dim(c.int_at(axis), xs[0].dim())), c.type(first));
 }
 void tf_concat(OnnxCall& c) {
-  TD_CHECK(c.in.size() >= 2, Value, "expects at least one input");
+  TD_CHECK(c.in.size() >= 2, Value, "expected at least one input");
   if (c.node().op == "Concat") return concat_along(c, 1, c.in.size(), 0);
   concat_along(c, 0, c.in.size() - 1, c.in.size() - 1);
 }
@@ -67,7 +67,7 @@ void tf_concat(OnnxCall& c) {
 void tf_pack(OnnxCall& c) {
   std::vector<Tensor> xs;
   for (size_t i = 0; i < c.in.size(); ++i) xs.push_back(c.x(i));
-  TD_CHECK(!xs.empty(), Value, "expects at least one input");
+  TD_CHECK(!xs.empty(), Value, "expected at least one input");
   c.set(0, stack(xs, c.attr("axis", 0)), c.type(0));
 }
 void tf_unpack(OnnxCall& c) {
@@ -101,7 +101,7 @@ void tf_slice(OnnxCall& c) {
   Tensor x = c.x(0);
   const std::vector<int64_t> begin = c.ints(1), size = c.ints(2);
   TD_CHECK(begin.size() == static_cast<size_t>(x.dim()) && size.size() == begin.size(), Shape,
-           "expects {} starts and sizes, got {} and {}", x.dim(), begin.size(), size.size());
+           "expected {} starts and sizes, got {} and {}", x.dim(), begin.size(), size.size());
   for (int d = 0; d < x.dim(); ++d) {
     const int64_t from = begin[static_cast<size_t>(d)], n = size[static_cast<size_t>(d)];
     const int64_t all = x.size(d);
@@ -127,7 +127,7 @@ void tf_strided_slice(OnnxCall& c) {
                      c.attr("new_axis_mask", 0), c.attr("shrink_axis_mask", 0)};
   const size_t n = begin.size();
   TD_CHECK(n <= 32 && end.size() == n && step.size() == n, Value,
-           "expects lists of one length, got {}, {} and {}", n, end.size(), step.size());
+           "expected lists of one length, got {}, {} and {}", n, end.size(), step.size());
   const auto is = [](int64_t mask, size_t i) { return (mask >> i & 1) != 0; };
   int after = 0;  // dimensions that entries after the ellipsis take
   bool seen = false;
@@ -201,7 +201,7 @@ OnnxValue onnx_pads(const OnnxCall& c) {
   const std::vector<int64_t> v = c.ints(1);
   const size_t n = v.size() / 2;
   TD_CHECK(v.size() == 2 * static_cast<size_t>(c.value(0).shape().size()), Shape,
-           "expects two pads for each dimension, got {}", c.value(1).describe());
+           "expected two pads for each dimension, got {}", c.value(1).describe());
   std::vector<int64_t> pads(2 * n);
   for (size_t d = 0; d < n; ++d) {
     pads[d] = v[2 * d];
@@ -222,7 +222,7 @@ void tf_mirror_pad(OnnxCall& c) {
   }
   Tensor x = c.x(0);
   const std::vector<int64_t> pads = c.ints(1);
-  TD_CHECK(pads.size() == 2 * static_cast<size_t>(x.dim()), Shape, "expects {} pads, got {}",
+  TD_CHECK(pads.size() == 2 * static_cast<size_t>(x.dim()), Shape, "expected {} pads, got {}",
            2 * x.dim(), pads.size());
   for (int d = 0; d < x.dim(); ++d) {
     const int64_t before = pads[2 * static_cast<size_t>(d)],
@@ -260,9 +260,9 @@ constexpr int64_t kMostBlock = int64_t{1} << 20;
 void tf_depth_to_space(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t b = c.attr("block_size", 1);
-  TD_CHECK(c.attr_text("data_format", "NHWC") == "NHWC", Unsupported, "expects the format NHWC");
+  TD_CHECK(c.attr_text("data_format", "NHWC") == "NHWC", Unsupported, "expected the format NHWC");
   TD_CHECK(x.dim() == 4 && b > 0 && b <= kMostBlock && x.size(3) % (b * b) == 0, Shape,
-           "expects [n, h, w, c * {0} * {0}], got {1}", b, x.shape().to_string());
+           "expected [n, h, w, c * {0} * {0}], got {1}", b, x.shape().to_string());
   const int64_t n = x.size(0), h = x.size(1), w = x.size(2), d = x.size(3) / (b * b);
   c.set(0, x.reshape({n, h, w, b, b, d}).permute({0, 1, 3, 2, 4, 5}).reshape({n, h * b, w * b, d}),
         c.type(0));
@@ -270,9 +270,9 @@ void tf_depth_to_space(OnnxCall& c) {
 void tf_space_to_depth(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t b = c.attr("block_size", 1);
-  TD_CHECK(c.attr_text("data_format", "NHWC") == "NHWC", Unsupported, "expects the format NHWC");
+  TD_CHECK(c.attr_text("data_format", "NHWC") == "NHWC", Unsupported, "expected the format NHWC");
   TD_CHECK(x.dim() == 4 && b > 0 && b <= kMostBlock && x.size(1) % b == 0 && x.size(2) % b == 0,
-           Shape, "expects [n, h, w, c] with h and w multiples of {}, got {}", b,
+           Shape, "expected [n, h, w, c] with h and w multiples of {}, got {}", b,
            x.shape().to_string());
   const int64_t n = x.size(0), h = x.size(1) / b, w = x.size(2) / b, d = x.size(3);
   c.set(0, x.reshape({n, h, b, w, b, d}).permute({0, 1, 3, 2, 4, 5}).reshape({n, h, w, b * b * d}),
@@ -284,7 +284,7 @@ std::vector<int64_t> block_of(const OnnxCall& c) {
   const std::vector<int64_t> block = c.ints(1);
   TD_CHECK(!block.empty() && static_cast<int>(block.size()) < c.value(0).tensor().dim(), Shape,
            "a block of {} dimensions does not fit {}", block.size(), c.value(0).describe());
-  TD_CHECK(c.ints(2).size() == 2 * block.size(), Shape, "expects {} pads", 2 * block.size());
+  TD_CHECK(c.ints(2).size() == 2 * block.size(), Shape, "expected {} pads", 2 * block.size());
   for (const int64_t b : block)
     TD_CHECK(b > 0 && b <= kMostBlock, Value, "a block has the size {}", b);
   check_onnx_list(c.ints(2));

@@ -333,7 +333,7 @@ Tensor embedding(const Tensor& input, Tensor weight, std::optional<int64_t> padd
   IndexAttrs a;
   const Tensor at = placed("embedding", loc, [&] {
     TD_CHECK(!is_floating(input.dtype()), DType,
-             "expects integer rows as first argument, got {}\nThe order is (input, weight).",
+             "expected integer rows as first argument, got {}\nThe order is (input, weight).",
              to_string(input.dtype()));
     TD_CHECK(weight.dim() == 2, Shape, "weight must be [rows, size], got {}",
              weight.shape().to_string());

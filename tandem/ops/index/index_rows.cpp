@@ -25,7 +25,7 @@ void check_same_dtype(const InferCall& c, int i, const char* name) {
 Shape indexed_shape(const InferCall& c, const Shape& x, int first) {
   const IndexAttrs& a = c.get_attrs<IndexAttrs>();
   const int n = c.n_in() - first;
-  TD_CHECK(n > 0, Value, "expects at least one index tensor");
+  TD_CHECK(n > 0, Value, "expected at least one index tensor");
   const int d = normalize_dim(a.dim, x.rank());
   TD_CHECK(d + n <= x.rank(), Shape, "{} index tensors from dimension {} are too many for x {}", n,
            d, x.to_string());
@@ -46,15 +46,15 @@ void index_infer(InferCall& c) {
 void index_put_infer(InferCall& c) {
   check_same_dtype(c, 1, "value");
   const Shape want = indexed_shape(c, c.in[0].shape, 2);
-  TD_CHECK(detail::same_sizes(want, c.in[1].shape), Shape, "expects a value of shape {}, got {}",
+  TD_CHECK(detail::same_sizes(want, c.in[1].shape), Shape, "expected a value of shape {}, got {}",
            want.to_string(), c.in[1].shape.to_string());
   c.out[0] = c.in[0];
 }
 void index_backward_infer(InferCall& c) {
   const IndexAttrs& a = c.get_attrs<IndexAttrs>();
   const Shape want = indexed_shape(c, a.shape, 1);
-  TD_CHECK(detail::same_sizes(want, c.in[0].shape), Shape, "expects a gradient of shape {}, got {}",
-           want.to_string(), c.in[0].shape.to_string());
+  TD_CHECK(detail::same_sizes(want, c.in[0].shape), Shape,
+           "expected a gradient of shape {}, got {}", want.to_string(), c.in[0].shape.to_string());
   c.out[0] = Spec(c.in[0].dtype, a.shape, c.in[0].device);
 }
 
@@ -179,10 +179,10 @@ void region_put_infer(InferCall& c) {
   const Spec& x = c.in[0];
   check_same_dtype(c, 1, "value");
   TD_CHECK(a.start.rank() == x.rank() && a.length.rank() == x.rank() && a.step.rank() == x.rank(),
-           Shape, "expects start, length and step for the {} dimensions of x {}", x.rank(),
+           Shape, "expected start, length and step for the {} dimensions of x {}", x.rank(),
            x.shape.to_string());
   TD_CHECK(detail::same_sizes(a.length, c.in[1].shape), Shape,
-           "expects a value of shape {}, got {}", a.length.to_string(), c.in[1].shape.to_string());
+           "expected a value of shape {}, got {}", a.length.to_string(), c.in[1].shape.to_string());
   for (int i = 0; i < x.rank(); ++i) {
     const Dim start = a.start[i], length = a.length[i], step = a.step[i];
     TD_CHECK(step.value() > 0, Value, "step must be positive, got {}", step.to_string());
@@ -302,7 +302,7 @@ void check_start(const InferCall& c) {
            "start must be one number, got shape {}", c.in[1].shape.to_string());
 }
 int update_dim(const ShapeAttrs& a, int rank) {
-  TD_CHECK(a.shape.rank() == 1, Value, "expects one dimension, got {}", a.shape.to_string());
+  TD_CHECK(a.shape.rank() == 1, Value, "expected one dimension, got {}", a.shape.to_string());
   return normalize_dim(a.shape[0].value(), rank);
 }
 void dynamic_update_infer(InferCall& c) {
@@ -446,7 +446,7 @@ void one_hot_batch(BatchCall& c) {
 }
 void bincount_infer(InferCall& c) {
   check_index_dtype(c, 0);
-  TD_CHECK(c.in[0].rank() == 1, Shape, "expects a vector, x is {}", c.in[0].shape.to_string());
+  TD_CHECK(c.in[0].rank() == 1, Shape, "expected a vector, x is {}", c.in[0].shape.to_string());
   c.out[0] = Spec(DType::i64, Shape(c.get_attrs<BincountAttrs>().size), c.in[0].device);
 }
 

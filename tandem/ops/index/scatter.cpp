@@ -240,7 +240,7 @@ Tensor index_reduce(Tensor x, int64_t dim, const Tensor& index, Tensor source,
                     std::string_view reduce, bool include_self, SourceLocation loc) {
   return composed("index_reduce", loc, x, [&] {
     TD_CHECK(index.dim() == 1 && source.dim() == x.dim() && x.dim() > 0, Shape,
-             "expects a vector of indices and source {} with the dimensions of x {}",
+             "expected a vector of indices and source {} with the dimensions of x {}",
              source.shape().to_string(), x.shape().to_string());
     const int d = normalize_dim(dim, x.dim());
     Shape s(1);
@@ -337,7 +337,7 @@ Tensor segment_reduce(const Tensor& data, std::string_view reduce, const Tensor&
     TD_CHECK(reduce == "sum" || reduce == "mean" || reduce == "max" || reduce == "min" ||
                  reduce == "prod",
              Value, "reduce '{}' must be sum, mean, max, min or prod", reduce);
-    TD_CHECK(lengths.defined() != offsets.defined(), Value, "expects either lengths or offsets");
+    TD_CHECK(lengths.defined() != offsets.defined(), Value, "expected either lengths or offsets");
     const Tensor& given = lengths.defined() ? lengths : offsets;
     TD_CHECK(is_integral(given.dtype()) && given.dim() == 1, Shape,
              "lengths and offsets must be a vector of integers, got {}{}", to_string(given.dtype()),

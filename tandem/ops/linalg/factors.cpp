@@ -22,10 +22,10 @@ Tensor turned(const Tensor& x) { return transpose(x, -2, -1); }
 
 void want_square(const Tensor& A) {
   TD_CHECK(A.dim() >= 2 && dims_equal(A.shape(-2), A.shape(-1)), Shape,
-           "expects square matrices, got shape {}", A.shape().to_string());
+           "expected square matrices, got shape {}", A.shape().to_string());
 }
 void want_matrix(const Tensor& A) {
-  TD_CHECK(A.dim() >= 2, Shape, "expects a matrix or a stack of them, got shape {}",
+  TD_CHECK(A.dim() >= 2, Shape, "expected a matrix or a stack of them, got shape {}",
            A.shape().to_string());
 }
 Tensor as_matrix_flags(const Tensor& v) { return unsqueeze(unsqueeze(v, -1), -1); }
@@ -199,7 +199,7 @@ Tensor matrix_sqrth(const Tensor& A, SourceLocation loc) {
 PolarResult polar(const Tensor& A, SourceLocation loc) {
   return composed("polar", loc, A, [&]() -> PolarResult {
     want_matrix(A);
-    TD_CHECK(A.size(-2) >= A.size(-1), Shape, "expects at least as many rows as columns, A is {}",
+    TD_CHECK(A.size(-2) >= A.size(-1), Shape, "expected at least as many rows as columns, A is {}",
              A.shape().to_string());
     const auto [u, s, vh] = linalg::svd(A, false);
     return {matmul(u, vh), matmul(turned(vh) * unsqueeze(s, -2), vh)};
@@ -250,7 +250,7 @@ Tensor diagonal(const Tensor& A, int64_t offset, int64_t dim1, int64_t dim2, Sou
 }
 Tensor vander(const Tensor& x, std::optional<int64_t> N, SourceLocation loc) {
   return composed("vander", loc, x, [&] {
-    TD_CHECK(x.dim() >= 1, Shape, "expects a vector or a stack of them, got a 0-d tensor");
+    TD_CHECK(x.dim() >= 1, Shape, "expected a vector or a stack of them, got a 0-d tensor");
     const int64_t n = N.value_or(x.size(-1));
     TD_CHECK(n > 1, Value, "N is {}, expected at least 2", n);
     Shape s = x.shape();

@@ -21,7 +21,7 @@ using fft::RealFftAttrs;
 
 void check_complex(const Shape& s) {
   TD_CHECK(s.rank() >= 2 && dims_equal(s.back(), Dim(2)), Shape,
-           "expects complex numbers as a last dimension of 2, got shape {}\nUse make_complex.",
+           "expected complex numbers as a last dimension of 2, got shape {}\nUse make_complex.",
            s.to_string());
 }
 
@@ -383,7 +383,7 @@ Tensor window_of(const char* name, int64_t n, bool periodic, DType dtype, Source
                  F&& f) {
   return composed(name, loc, [&] {
     TD_CHECK(n >= 0 && n < int64_t{1} << 40, Value, "n must not be negative, got {}", n);
-    TD_CHECK(is_floating(dtype), DType, "expects a floating dtype, got {}", to_string(dtype));
+    TD_CHECK(is_floating(dtype), DType, "expected a floating dtype, got {}", to_string(dtype));
     if (n <= 1) return ones(Shape(n), dtype);
     const auto last = static_cast<double>(periodic ? n : n - 1);
     return f(arange(n).to(DType::f64) / last).to(dtype);
@@ -459,7 +459,7 @@ Frames frames_of(int64_t n_fft, const StftOptions& o, DType dtype) {
 
 Tensor stft(const Tensor& x, int64_t n_fft, const StftOptions& o, SourceLocation loc) {
   return composed("stft", loc, x, [&] {
-    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "expects [time] or [batch, time], got shape {}",
+    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "expected [time] or [batch, time], got shape {}",
              x.shape().to_string());
     const Frames f = frames_of(n_fft, o, x.dtype());
     Tensor signal = x;
@@ -484,11 +484,11 @@ Tensor istft(const Tensor& x, int64_t n_fft, const StftOptions& o, std::optional
   return composed("istft", loc, x, [&] {
     check_complex(x.shape());
     TD_CHECK(x.dim() == 3 || x.dim() == 4, Shape,
-             "expects [frequencies, frames, 2] or [batch, frequencies, frames, 2], got shape {}",
+             "expected [frequencies, frames, 2] or [batch, frequencies, frames, 2], got shape {}",
              x.shape().to_string());
     const Frames f = frames_of(n_fft, o, x.dtype());
     const int64_t rows = o.onesided ? n_fft / 2 + 1 : n_fft;
-    TD_CHECK(x.size(-3) == rows, Shape, "expects {} frequencies, got {}", rows, x.size(-3));
+    TD_CHECK(x.size(-3) == rows, Shape, "expected {} frequencies, got {}", rows, x.size(-3));
     Tensor t = transpose(x, -3, -2);
     if (o.normalized) t = t * std::sqrt(static_cast<double>(n_fft));
     const int d = t.dim() - 2;

@@ -18,7 +18,7 @@ void ldl_square(const InferCall& c) {
            "{} is {}, expected float32 or float64\nConvert it with .to(float32).", c.op.in_names[0],
            to_string(x.dtype));
   TD_CHECK(x.rank() >= 2 && dims_equal(x[x.rank() - 2], x[x.rank() - 1]), Shape,
-           "expects square matrices, got shape {}", x.shape.to_string());
+           "expected square matrices, got shape {}", x.shape.to_string());
 }
 void ldl_factor_infer(InferCall& c) {
   ldl_square(c);

@@ -305,7 +305,7 @@ Tensor matrix_power(const Tensor& A, int64_t n, SourceLocation loc) {
   const DeviceGuard there(A.device());
   return named("matrix_power", loc, [&] {
     check_rank(A, "A");
-    TD_CHECK(dims_equal(A.shape(-2), A.shape(-1)), Shape, "expects square matrices, got shape {}",
+    TD_CHECK(dims_equal(A.shape(-2), A.shape(-1)), Shape, "expected square matrices, got shape {}",
              A.shape().to_string());
     if (n == 0) return expand(eye(A.size(-1), -1, A.dtype(), loc), A.shape(), loc);
     Tensor base = n < 0 ? inv(A, loc) : A, result;
@@ -334,7 +334,7 @@ Tensor singular_norm(const Tensor& A, bool largest, bool nuclear, SourceLocation
 Tensor matrix_norm(const Tensor& A, Order ord, IntList dim, bool keepdim, SourceLocation loc) {
   return named("matrix_norm", loc, [&] {
     TD_CHECK(A.dim() >= 2 && dim.rank() == 2, Shape,
-             "expects at least two dimensions and two dims, got shape {} and dims {}",
+             "expected at least two dimensions and two dims, got shape {} and dims {}",
              A.shape().to_string(), dim.to_string());
     const int row = normalize_dim(dim[0].value(), A.dim()),
               column = normalize_dim(dim[1].value(), A.dim());
@@ -428,7 +428,7 @@ Tensor chain(const std::vector<Tensor>& x, SourceLocation loc) {
 
 Tensor multi_dot(const std::vector<Tensor>& tensors, SourceLocation loc) {
   return named("multi_dot", loc, [&] {
-    TD_CHECK(tensors.size() >= 2, Value, "expects at least two tensors, got {}", tensors.size());
+    TD_CHECK(tensors.size() >= 2, Value, "expected at least two tensors, got {}", tensors.size());
     std::vector<Tensor> x = tensors;
     const bool row = x.front().dim() == 1, column = x.back().dim() == 1;
     if (row) x.front() = unsqueeze(x.front(), 0, loc);

@@ -36,7 +36,7 @@ void check_square(const InferCall& c) {
   check_matrix(c, 0);
   const Spec& x = c.in[0];
   TD_CHECK(dims_equal(x[x.rank() - 2], x[x.rank() - 1]), Shape,
-           "expects square matrices, got shape {}", x.shape.to_string());
+           "expected square matrices, got shape {}", x.shape.to_string());
 }
 Shape stack_of(const Shape& s, int dropped) {
   Shape out;

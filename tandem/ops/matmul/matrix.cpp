@@ -27,7 +27,7 @@ using detail::Packed;
 void cdist_infer(InferCall& c) {
   const Spec &a = c.in[0], &b = c.in[1];
   TD_CHECK(is_floating(a.dtype) && a.dtype == b.dtype, DType,
-           "expects x1 and x2 of one floating dtype, got {} and {}", to_string(a.dtype),
+           "expected x1 and x2 of one floating dtype, got {} and {}", to_string(a.dtype),
            to_string(b.dtype));
   bool fits = a.rank() >= 2 && a.rank() == b.rank() && dims_equal(a.shape.back(), b.shape.back());
   for (int i = 0; fits && i + 2 < a.rank(); ++i) fits = dims_equal(a[i], b[i]);
@@ -158,7 +158,7 @@ Tensor cdist(const Tensor& x1, const Tensor& x2, double p, SourceLocation loc) {
 
 Tensor pdist(const Tensor& x, double p, SourceLocation loc) {
   return composed("pdist", loc, x, [&] {
-    TD_CHECK(x.dim() == 2, Shape, "expects [n, m], got shape {}", x.shape().to_string());
+    TD_CHECK(x.dim() == 2, Shape, "expected [n, m], got shape {}", x.shape().to_string());
     TD_CHECK(p >= 0, Value, "p must not be negative, got {}", p);
     const Tensor pairs = triu_indices(x.size(0), x.size(0), 1);
     return norm(index_select(x, 0, select(pairs, 0, 0)) - index_select(x, 0, select(pairs, 0, 1)),
@@ -168,7 +168,7 @@ Tensor pdist(const Tensor& x, double p, SourceLocation loc) {
 
 Tensor renorm(const Tensor& x, double p, int64_t dim, double maxnorm, SourceLocation loc) {
   return composed("renorm", loc, x, [&] {
-    TD_CHECK(x.dim() >= 2, Shape, "expects at least two dimensions, got shape {}",
+    TD_CHECK(x.dim() >= 2, Shape, "expected at least two dimensions, got shape {}",
              x.shape().to_string());
     TD_CHECK(p > 0 && maxnorm >= 0, Value,
              "p must be positive and maxnorm not negative, got {}, {}", p, maxnorm);
@@ -252,7 +252,7 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& c, Scalar beta
 
 Tensor trace(const Tensor& x, SourceLocation loc) {
   return composed("trace", loc, x, [&] {
-    TD_CHECK(x.dim() == 2, Shape, "expects a matrix, got shape {}", x.shape().to_string());
+    TD_CHECK(x.dim() == 2, Shape, "expected a matrix, got shape {}", x.shape().to_string());
     return sum(diagonal(x));
   });
 }
@@ -261,7 +261,7 @@ Tensor trace(const Tensor& x, SourceLocation loc) {
 
 Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2, SourceLocation loc) {
   return composed("diag_embed", loc, x, [&] {
-    TD_CHECK(x.dim() >= 1, Shape, "expects at least one dimension");
+    TD_CHECK(x.dim() >= 1, Shape, "expected at least one dimension");
     const int rank = x.dim() + 1, a = normalize_dim(dim1, rank), b = normalize_dim(dim2, rank);
     TD_CHECK(a != b, Value, "dim1 and dim2 are both {}", a);
     // The new dimensions are square, with room for the shift.
@@ -279,12 +279,12 @@ Tensor diagflat(const Tensor& x, int64_t offset, SourceLocation loc) {
 
 Tensor block_diag(const std::vector<Tensor>& tensors, SourceLocation loc) {
   return composed("block_diag", loc, [&] {
-    TD_CHECK(!tensors.empty(), Value, "expects at least one tensor");
+    TD_CHECK(!tensors.empty(), Value, "expected at least one tensor");
     DType dtype = tensors[0].dtype();
     int64_t columns = 0;
     std::vector<Tensor> parts;
     for (const Tensor& t : tensors) {
-      TD_CHECK(t.dim() <= 2, Shape, "expects matrices, got shape {}", t.shape().to_string());
+      TD_CHECK(t.dim() <= 2, Shape, "expected matrices, got shape {}", t.shape().to_string());
       parts.push_back(t.dim() == 2 ? t : reshape(t, Shape(1, -1)));
       columns += parts.back().size(1);
       dtype = promote(dtype, t.dtype());
@@ -301,7 +301,7 @@ Tensor block_diag(const std::vector<Tensor>& tensors, SourceLocation loc) {
 
 Tensor vander(const Tensor& x, std::optional<int64_t> N, bool increasing, SourceLocation loc) {
   return composed("vander", loc, x, [&] {
-    TD_CHECK(x.dim() == 1, Shape, "expects a vector, got shape {}", x.shape().to_string());
+    TD_CHECK(x.dim() == 1, Shape, "expected a vector, got shape {}", x.shape().to_string());
     const int64_t n = N ? *N : x.size(0);
     TD_CHECK(n >= 0 && n < int64_t{1} << 31, Value, "N must not be negative, got {}", n);
     std::vector<Tensor> columns;
@@ -314,9 +314,9 @@ Tensor vander(const Tensor& x, std::optional<int64_t> N, bool increasing, Source
 
 Tensor cartesian_prod(const std::vector<Tensor>& tensors, SourceLocation loc) {
   return composed("cartesian_prod", loc, [&] {
-    TD_CHECK(!tensors.empty(), Value, "expects at least one vector");
+    TD_CHECK(!tensors.empty(), Value, "expected at least one vector");
     for (const Tensor& t : tensors)
-      TD_CHECK(t.dim() == 1, Shape, "expects vectors, got shape {}", t.shape().to_string());
+      TD_CHECK(t.dim() == 1, Shape, "expected vectors, got shape {}", t.shape().to_string());
     if (tensors.size() == 1) return tensors[0];
     std::vector<Tensor> columns = meshgrid(tensors);
     for (Tensor& c : columns) c = reshape(c, Shape(-1));
@@ -326,7 +326,7 @@ Tensor cartesian_prod(const std::vector<Tensor>& tensors, SourceLocation loc) {
 
 Tensor combinations(const Tensor& x, int64_t r, bool with_replacement, SourceLocation loc) {
   return composed("combinations", loc, x, [&] {
-    TD_CHECK(x.dim() == 1, Shape, "expects a vector, got shape {}", x.shape().to_string());
+    TD_CHECK(x.dim() == 1, Shape, "expected a vector, got shape {}", x.shape().to_string());
     TD_CHECK(r >= 0, Value, "r must not be negative, got {}", r);
     const int64_t n = x.size(0);
     if (r == 0) return zeros(Shape(0), x.dtype());

@@ -20,10 +20,10 @@ void check_bags(const Tensor& x, const Tensor& weight, const EmbeddingBagArgumen
            "knows the modes sum, mean and max, got \"{}\"", a.mode);
   TD_CHECK(weight.dim() == 2, Shape, "weight expects 2 dimensions, got {}",
            weight.shape().to_string());
-  TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "expects x [bags, n] or [n], got {}",
+  TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "expected x [bags, n] or [n], got {}",
            x.shape().to_string());
   TD_CHECK((x.dim() == 1) == a.offsets.defined(), Shape,
-           "expects offsets for x of 1 dimension and none for 2, x is {}", x.shape().to_string());
+           "expected offsets for x of 1 dimension and none for 2, x is {}", x.shape().to_string());
   TD_CHECK(!a.offsets.defined() || a.offsets.dim() == 1, Shape,
            "offsets expect 1 dimension, got {}",
            a.offsets.defined() ? a.offsets.shape().to_string() : "");

@@ -24,7 +24,7 @@ using detail::Packed;
 void infer_pair(InferCall& c, bool integers) {
   const Spec &a = c.in[0], &b = c.in[1];
   TD_CHECK(a.dtype == b.dtype && (integers ? is_integral(a.dtype) : is_floating(a.dtype)), DType,
-           "expects two {} tensors of one dtype, got {} and {}", integers ? "integer" : "floating",
+           "expected two {} tensors of one dtype, got {} and {}", integers ? "integer" : "floating",
            to_string(a.dtype), to_string(b.dtype));
   TD_CHECK(detail::same_sizes(a.shape, b.shape), Shape, "a is {}, b is {}: expected equal shapes",
            a.shape.to_string(), b.shape.to_string());
@@ -195,7 +195,7 @@ Tensor real(Tensor x, SourceLocation) { return x; }
 Tensor isreal(const Tensor& x, SourceLocation loc) { return ones_like(x, DType::b8, loc); }
 Tensor positive(Tensor x, SourceLocation loc) {
   return composed("positive", loc, [&] {
-    TD_CHECK(x.dtype() != DType::b8, DType, "expects numbers, x is bool");
+    TD_CHECK(x.dtype() != DType::b8, DType, "expected numbers, x is bool");
     return x;
   });
 }

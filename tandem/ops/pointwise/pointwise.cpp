@@ -112,7 +112,7 @@ void expr_cast(const E* in, E* out) { out[0] = in[0]; }
 void infer_no_bool(InferCall& c) {
   infer_pointwise(c);
   TD_CHECK(c.out[0].dtype != DType::b8, DType,
-           "expects numbers, the result would be bool\n"
+           "expected numbers, the result would be bool\n"
            "Convert with .to(int64), or use a logical op.");
 }
 
@@ -120,7 +120,7 @@ void infer_sub(InferCall& c) {
   for (int i = 0; i < c.n_in(); ++i) {
     const bool is_bool = c.is_scalar(i) ? c.scalars[i].kind == 0 : c.in[i].dtype == DType::b8;
     TD_CHECK(!is_bool, DType,
-             "expects numbers, input '{}' is bool\n"
+             "expected numbers, input '{}' is bool\n"
              "Use logical_xor or ^ for a difference of truth values, ~ to invert one.",
              c.op.in_names[i]);
   }

@@ -31,7 +31,7 @@ Tensor drop_channels(const char* name, int d, Tensor x, double p, bool training,
                      SourceLocation loc) {
   return composed(name, loc, x, [&] {
     check_p(p);
-    TD_CHECK(x.dim() == d + 2 || x.dim() == d + 1, Shape, "expects {} or {} dimensions, x is {}",
+    TD_CHECK(x.dim() == d + 2 || x.dim() == d + 1, Shape, "expected {} or {} dimensions, x is {}",
              d + 1, d + 2, x.shape().to_string());
     if (!training || p == 0) return x;
     return x * dropout(ones(leading_sizes(x, x.dim() - d), x.dtype()), p, true);
@@ -68,14 +68,14 @@ Tensor alpha_dropout(Tensor x, double p, bool training, SourceLocation loc) {
 Tensor feature_alpha_dropout(Tensor x, double p, bool training, SourceLocation loc) {
   return composed("feature_alpha_dropout", loc, x, [&] {
     check_p(p);
-    TD_CHECK(x.dim() >= 2, Shape, "expects [n, c, ...], x is {}", x.shape().to_string());
+    TD_CHECK(x.dim() >= 2, Shape, "expected [n, c, ...], x is {}", x.shape().to_string());
     const Shape s = leading_sizes(x, 2);
     return training ? drop_to_limit(std::move(x), p, s) : x;
   });
 }
 Tensor rrelu(Tensor x, double lower, double upper, bool training, SourceLocation loc) {
   return composed("rrelu", loc, [&] {
-    TD_CHECK(lower <= upper, Value, "expects lower <= upper, got {} and {}", lower, upper);
+    TD_CHECK(lower <= upper, Value, "expected lower <= upper, got {} and {}", lower, upper);
     if (!training) return leaky_relu(std::move(x), (lower + upper) / 2);
     const Tensor factor = rand_like(x.detach()) * (upper - lower) + lower;
     return where(x > 0, x, x * factor);

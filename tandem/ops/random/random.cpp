@@ -24,7 +24,7 @@ using detail::Wide;
 constexpr int64_t kGrain = 8192;
 
 void check_floating(DType t) {
-  TD_CHECK(is_floating(t), DType, "expects a floating dtype, got {}", to_string(t));
+  TD_CHECK(is_floating(t), DType, "expected a floating dtype, got {}", to_string(t));
 }
 // Calls f(element, block) for every element of a dense output.
 template <class F>
@@ -202,7 +202,7 @@ void dropout_backward_infer(InferCall& c) {
   check_floating(c.in[0].dtype);
   bool fits = c.in[1].dtype == DType::b8 && c.in[1].rank() == c.in[0].rank();
   for (int i = 0; fits && i < c.in[0].rank(); ++i) fits = dims_equal(c.in[0][i], c.in[1][i]);
-  TD_CHECK(fits, Shape, "expects a bool mask of shape {}, got {}{}", c.in[0].shape.to_string(),
+  TD_CHECK(fits, Shape, "expected a bool mask of shape {}, got {}{}", c.in[0].shape.to_string(),
            to_string(c.in[1].dtype), c.in[1].shape.to_string());
   c.out[0] = Spec(c.in[0].dtype, c.in[0].shape, c.in[0].device);
 }
@@ -234,10 +234,10 @@ void multinomial_infer(InferCall& c) {
   const Spec& x = c.in[0];
   const MultinomialAttrs& a = c.get_attrs<MultinomialAttrs>();
   check_floating(x.dtype);
-  TD_CHECK(x.rank() == 1 || x.rank() == 2, Shape, "expects weights of 1 or 2 dimensions, got {}",
+  TD_CHECK(x.rank() == 1 || x.rank() == 2, Shape, "expected weights of 1 or 2 dimensions, got {}",
            x.shape.to_string());
   const Dim n = x.shape.back();
-  TD_CHECK(n.is_symbolic() || n.raw() > 0, Shape, "expects at least one weight per row, got {}",
+  TD_CHECK(n.is_symbolic() || n.raw() > 0, Shape, "expected at least one weight per row, got {}",
            x.shape.to_string());
   TD_CHECK(a.num_samples > 0, Value, "num_samples must be positive, got {}", a.num_samples);
   TD_CHECK(a.replacement || n.is_symbolic() || a.num_samples <= n.raw(), Value,

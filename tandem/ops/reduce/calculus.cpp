@@ -19,7 +19,7 @@ Tensor from(const Tensor& x, int d, int64_t start, int64_t less) {
 }
 void check_samples(const Tensor& y, int d, int64_t least) {
   TD_CHECK(y.shape(d).is_symbolic() || y.shape(d).raw() >= least, Shape,
-           "expects at least {} samples along dimension {}, y is {}", least, d,
+           "expected at least {} samples along dimension {}, y is {}", least, d,
            y.shape().to_string());
 }
 
@@ -155,7 +155,7 @@ HistogramddResult histogramdd(const Tensor& x, IntList bins, const std::vector<d
                               const Tensor& weight, bool density, SourceLocation loc) {
   return composed("histogramdd", loc, x, [&] {
     TD_CHECK(x.dim() >= 2 && is_floating(x.dtype()), Shape,
-             "expects floating points [..., d], got {}{}", to_string(x.dtype()),
+             "expected floating points [..., d], got {}{}", to_string(x.dtype()),
              x.shape().to_string());
     const int64_t d = x.size(-1);
     TD_CHECK(bins.rank() == 1 || bins.rank() == d, Value, "{} numbers of bins for {} dimensions",

@@ -37,7 +37,7 @@ bool is_extreme(const OpDef& op) { return op.types == Types::same; }
 
 void check_floating(const InferCall& c) {
   TD_CHECK(is_floating(c.in[0].dtype), DType,
-           "expects a floating dtype, x is {}\nCast it first, for example x.to(float32).",
+           "expected a floating dtype, x is {}\nCast it first, for example x.to(float32).",
            to_string(c.in[0].dtype));
 }
 
@@ -57,7 +57,7 @@ DType result_dtype(const InferCall& c) {
 }
 
 void check_tensor(const InferCall& c) {
-  TD_CHECK(c.has(0), Value, "expects a tensor for x, got a number\nUse full({{}}, value).");
+  TD_CHECK(c.has(0), Value, "expected a tensor for x, got a number\nUse full({{}}, value).");
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ void infer_reduce(InferCall& c) {
     }
   }
   for (int i = 1; i < c.n_in(); ++i) {
-    TD_CHECK(c.is_scalar(i), Value, "expects a number for {}", c.op.in_names[i]);
+    TD_CHECK(c.is_scalar(i), Value, "expected a number for {}", c.op.in_names[i]);
   }
   const Shape y = reduced_shape(x, dims, a.keepdim);
   for (int k = 0; k < c.op.n_out; ++k) {

@@ -28,10 +28,10 @@ using detail::with_batch;
 void scan_infer(InferCall& c) {
   const Spec &a = c.in[0], &b = c.in[1];
   TD_CHECK(is_floating(a.dtype) && a.dtype == b.dtype, DType,
-           "expects a and b of one floating dtype, got {} and {}\nConvert one of them with .to().",
+           "expected a and b of one floating dtype, got {} and {}\nConvert one of them with .to().",
            to_string(a.dtype), to_string(b.dtype));
   TD_CHECK(a.rank() > 0 && detail::same_sizes(a.shape, b.shape), Shape,
-           "expects a and b of one shape with at least one dimension, got {} and {}",
+           "expected a and b of one shape with at least one dimension, got {} and {}",
            a.shape.to_string(), b.shape.to_string());
   normalize_dim(c.get_attrs<LinearScanAttrs>().dim, a.rank());
   c.out[0] = Spec(a.dtype, a.shape, a.device);

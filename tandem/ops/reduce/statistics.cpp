@@ -285,7 +285,7 @@ HistogramResult histogram(const Tensor& x, int64_t bins,
 Tensor cov(const Tensor& x, int64_t correction, const Tensor& fweights, const Tensor& aweights,
            SourceLocation loc) {
   return composed("cov", loc, x, [&] {
-    TD_CHECK(x.dim() <= 2, Shape, "expects at most two dimensions, got shape {}",
+    TD_CHECK(x.dim() <= 2, Shape, "expected at most two dimensions, got shape {}",
              x.shape().to_string());
     Tensor t = x.is_floating_point() ? x : x.to(DType::f32);
     t = x.dim() < 2 ? reshape(t, Shape(1, -1)) : t;

@@ -41,7 +41,7 @@ void fill_loops(const KernelCall& k) {
 
 void arange_infer(InferCall& c) {
   const ArangeAttrs& a = c.get_attrs<ArangeAttrs>();
-  TD_CHECK(a.count.rank() == 1, Shape, "expects one count, got {}", a.count.to_string());
+  TD_CHECK(a.count.rank() == 1, Shape, "expected one count, got {}", a.count.to_string());
   detail::check_sizes(a.count);
   c.out[0] = Spec(a.dtype, a.count);
 }

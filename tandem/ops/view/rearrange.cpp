@@ -31,7 +31,7 @@ Tensor clone(const Tensor& x, SourceLocation loc) { return call(op::copy, nullpt
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim, SourceLocation loc) {
   std::vector<Tensor> ts;
   placed("cat", loc, [&] {
-    TD_CHECK(!xs.empty(), Value, "expects at least one tensor, the list is empty");
+    TD_CHECK(!xs.empty(), Value, "expected at least one tensor, the list is empty");
     DType dtype = xs[0].dtype();
     const Tensor* other = nullptr;
     for (const Tensor& x : xs) {
@@ -65,7 +65,7 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t dim, SourceLocation loc) {
   std::vector<Tensor> ts;
   int d = 0;
   placed("stack", loc, [&] {
-    TD_CHECK(!xs.empty(), Value, "expects at least one tensor, the list is empty");
+    TD_CHECK(!xs.empty(), Value, "expected at least one tensor, the list is empty");
     d = normalize_dim(dim, xs[0].dim() + 1);
     for (size_t i = 0; i < xs.size(); ++i) {
       bool same = xs[i].dim() == xs[0].dim();
@@ -114,7 +114,7 @@ Tensor pad(Tensor x, IntList pad, std::string_view mode, Scalar value, SourceLoc
   placed("pad", loc, [&] {
     const int rank = x.dim(), n = pad.rank() / 2;
     TD_CHECK(pad.rank() % 2 == 0 && n <= rank, Shape,
-             "expects (before, after) for at most {} dimensions of x {}, got {}", rank,
+             "expected (before, after) for at most {} dimensions of x {}, got {}", rank,
              x.shape().to_string(), pad.to_string());
     TD_CHECK(mode == "constant" || mode == "reflect" || mode == "replicate" || mode == "circular",
              Value, "mode '{}' must be constant, reflect, replicate or circular", mode);
@@ -169,7 +169,7 @@ Tensor roll(const Tensor& x, IntList shifts, IntList dims, SourceLocation loc) {
 Tensor rot90(const Tensor& x, int64_t k, IntList dims, SourceLocation loc) {
   int a = 0, b = 0;
   placed("rot90", loc, [&] {
-    TD_CHECK(dims.rank() == 2, Value, "expects two dims, got {}", dims.to_string());
+    TD_CHECK(dims.rank() == 2, Value, "expected two dims, got {}", dims.to_string());
     const IntList d = normalize_dims(dims, x.dim());
     a = static_cast<int>(d[0].raw());
     b = static_cast<int>(d[1].raw());
@@ -199,7 +199,7 @@ Tensor triu(Tensor x, int64_t diagonal, SourceLocation loc) {
 Tensor diag(Tensor x, int64_t diagonal, SourceLocation loc) {
   Dim n;
   placed("diag", loc, [&] {
-    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "expects a vector or a matrix, x is {}",
+    TD_CHECK(x.dim() == 1 || x.dim() == 2, Shape, "expected a vector or a matrix, x is {}",
              x.shape().to_string());
     n = x.shape(0);
     if (x.dim() == 1) n = diagonal < 0 ? n - Dim(diagonal) : n + Dim(diagonal);
@@ -226,7 +226,7 @@ Tensor repeat_dim(Tensor x, int d, int64_t n, bool each, SourceLocation loc) {
 
 Tensor repeat(Tensor x, IntList repeats, SourceLocation loc) {
   return placed("repeat", loc, [&] {
-    TD_CHECK(repeats.rank() >= x.dim(), Shape, "expects at least {} repeats for x {}, got {}",
+    TD_CHECK(repeats.rank() >= x.dim(), Shape, "expected at least {} repeats for x {}, got {}",
              x.dim(), x.shape().to_string(), repeats.to_string());
     Shape s = x.shape();
     while (s.rank() < repeats.rank()) s.insert(0, 1);
@@ -292,7 +292,7 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view ind
   placed("meshgrid", loc, [&] {
     TD_CHECK(xy || indexing == "ij", Value, "indexing '{}' must be ij or xy", indexing);
     for (const Tensor& x : xs) {
-      TD_CHECK(x.dim() <= 1, Shape, "expects vectors, got {}", x.shape().to_string());
+      TD_CHECK(x.dim() <= 1, Shape, "expected vectors, got {}", x.shape().to_string());
       grid.push_back(x.dim() ? x.shape(0) : Dim(1));
     }
   });
@@ -312,7 +312,7 @@ Tensor pixel_shuffle(Tensor x, int64_t upscale_factor, SourceLocation loc) {
     const int r = x.dim();
     const Dim f = upscale_factor;
     TD_CHECK(r >= 3 && r <= 6 && upscale_factor > 0 && dims_equal(mod(x.shape(-3), f * f), 0),
-             Shape, "expects [*, c * {0} * {0}, h, w], x is {1}", upscale_factor,
+             Shape, "expected [*, c * {0} * {0}, h, w], x is {1}", upscale_factor,
              x.shape().to_string());
     Shape split, out;
     for (int i = 0; i < r - 3; ++i) split.push_back(x.shape()[i]);
@@ -333,7 +333,7 @@ Tensor pixel_unshuffle(Tensor x, int64_t downscale_factor, SourceLocation loc) {
     const Dim f = downscale_factor;
     TD_CHECK(r >= 3 && r <= 6 && downscale_factor > 0 && dims_equal(mod(x.shape(-2), f), 0) &&
                  dims_equal(mod(x.shape(-1), f), 0),
-             Shape, "expects [*, c, h * {0}, w * {0}], x is {1}", downscale_factor,
+             Shape, "expected [*, c, h * {0}, w * {0}], x is {1}", downscale_factor,
              x.shape().to_string());
     Shape split, out;
     for (int i = 0; i < r - 3; ++i) split.push_back(x.shape()[i]);
@@ -351,7 +351,7 @@ Tensor pixel_unshuffle(Tensor x, int64_t downscale_factor, SourceLocation loc) {
 Tensor channel_shuffle(Tensor x, int64_t groups, SourceLocation loc) {
   return placed("channel_shuffle", loc, [&] {
     TD_CHECK(x.dim() >= 3 && groups > 0 && dims_equal(mod(x.shape(1), groups), 0), Shape,
-             "expects [n, groups * c, ...] with spatial dimensions and groups {}, x is {}", groups,
+             "expected [n, groups * c, ...] with spatial dimensions and groups {}, x is {}", groups,
              x.shape().to_string());
     const Shape shape = x.shape();
     const Dim inner = floordiv(shape[1], groups);

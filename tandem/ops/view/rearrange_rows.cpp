@@ -38,7 +38,7 @@ void move_batch(BatchCall& c) {
 
 // ---- cat
 void cat_infer(InferCall& c) {
-  TD_CHECK(c.n_in() > 0, Value, "expects at least one tensor");
+  TD_CHECK(c.n_in() > 0, Value, "expected at least one tensor");
   const Spec& first = c.in[0];
   const int d = normalize_dim(c.get_attrs<DimAttrs>().dim, first.rank());
   Shape out = first.shape;
@@ -88,7 +88,7 @@ void pad_infer(InferCall& c) {
   const Spec& x = c.in[0];
   const PadAttrs& a = c.get_attrs<PadAttrs>();
   TD_CHECK(a.before.rank() == x.rank() && a.after.rank() == x.rank(), Shape,
-           "expects {} sizes before and after, got {} and {}", x.rank(), a.before.to_string(),
+           "expected {} sizes before and after, got {} and {}", x.rank(), a.before.to_string(),
            a.after.to_string());
   Shape out = x.shape;
   for (int i = 0; i < x.rank(); ++i) {
@@ -169,7 +169,7 @@ void flip_batch(BatchCall& c) {
 void roll_infer(InferCall& c) {
   const RollAttrs& a = c.get_attrs<RollAttrs>();
   TD_CHECK(a.shifts.rank() == a.dims.rank(), Value,
-           "expects one shift per dimension, got {} for {}", a.shifts.to_string(),
+           "expected one shift per dimension, got {} for {}", a.shifts.to_string(),
            a.dims.to_string());
   if (!a.dims.empty()) normalize_dims(a.dims, c.in[0].rank());
   same_infer(c);
@@ -212,7 +212,7 @@ void roll_batch(BatchCall& c) {
 
 // ---- tril, triu
 void tri_infer(InferCall& c) {
-  TD_CHECK(c.in[0].rank() >= 2, Shape, "expects at least 2 dimensions, x is {}",
+  TD_CHECK(c.in[0].rank() >= 2, Shape, "expected at least 2 dimensions, x is {}",
            c.in[0].shape.to_string());
   same_infer(c);
 }

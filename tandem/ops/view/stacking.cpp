@@ -26,7 +26,7 @@ template <class Parts>
 std::vector<Tensor> split_equally(const char* name, const Tensor& x, const Parts& parts, int dim,
                                   int least, SourceLocation loc) {
   return composed(name, loc, [&] {
-    TD_CHECK(x.dim() >= least, Shape, "expects at least {} dimension{}, got shape {}", least,
+    TD_CHECK(x.dim() >= least, Shape, "expected at least {} dimension{}, got shape {}", least,
              least == 1 ? "" : "s", x.shape().to_string());
     if constexpr (std::is_same_v<Parts, int64_t>)
       TD_CHECK(parts > 0 && x.size(dim) % parts == 0, Shape,
@@ -139,20 +139,20 @@ Tensor ravel(Tensor x, SourceLocation loc) { return reshape(std::move(x), Shape(
 
 Tensor fliplr(const Tensor& x, SourceLocation loc) {
   return composed("fliplr", loc, [&] {
-    TD_CHECK(x.dim() >= 2, Shape, "expects at least 2 dimensions, got shape {}",
+    TD_CHECK(x.dim() >= 2, Shape, "expected at least 2 dimensions, got shape {}",
              x.shape().to_string());
     return flip(x, {1});
   });
 }
 Tensor flipud(const Tensor& x, SourceLocation loc) {
   return composed("flipud", loc, [&] {
-    TD_CHECK(x.dim() >= 1, Shape, "expects at least 1 dimension, got a 0-d tensor");
+    TD_CHECK(x.dim() >= 1, Shape, "expected at least 1 dimension, got a 0-d tensor");
     return flip(x, {0});
   });
 }
 Tensor adjoint(Tensor x, SourceLocation loc) {
   return composed("adjoint", loc, [&] {
-    TD_CHECK(x.dim() >= 2, Shape, "expects a matrix or a stack of them, got shape {}",
+    TD_CHECK(x.dim() >= 2, Shape, "expected a matrix or a stack of them, got shape {}",
              x.shape().to_string());
     return transpose(std::move(x), -2, -1);
   });

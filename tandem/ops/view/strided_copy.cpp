@@ -74,12 +74,36 @@ struct Walk {
   int64_t at_[kMaxRank];
 };
 
+// dst[i] = src[-i]: 16 bytes at a time, turned in a register.
+template <class T>
+void copy_reversed(T* dst, const T* src, int64_t n) {
+  typedef T Block __attribute__((vector_size(16)));
+  constexpr int64_t kBlock = 16 / static_cast<int64_t>(sizeof(T));
+  int64_t i = 0;
+  for (; i + kBlock <= n; i += kBlock) {
+    Block b;
+    std::memcpy(&b, src - i - (kBlock - 1), sizeof b);
+    if constexpr (kBlock == 2)
+      b = __builtin_shufflevector(b, b, 1, 0);
+    else if constexpr (kBlock == 4)
+      b = __builtin_shufflevector(b, b, 3, 2, 1, 0);
+    else if constexpr (kBlock == 8)
+      b = __builtin_shufflevector(b, b, 7, 6, 5, 4, 3, 2, 1, 0);
+    else
+      b = __builtin_shufflevector(b, b, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    std::memcpy(static_cast<void*>(dst + i), &b, sizeof b);
+  }
+  for (; i < n; ++i) dst[i] = src[-i];
+}
+
 template <class T>
 void copy_row(T* dst, int64_t ds, const T* src, int64_t ss, int64_t n) {
   if (ds == 1 && ss == 1) {
     std::memcpy(static_cast<void*>(dst), src, static_cast<size_t>(n) * sizeof(T));
   } else if (ds == 1 && ss == 0) {
     std::fill_n(dst, n, *src);
+  } else if (ds == 1 && ss == -1) {
+    copy_reversed(dst, src, n);
   } else {
     for (int64_t i = 0; i < n; ++i) dst[i * ds] = src[i * ss];
   }

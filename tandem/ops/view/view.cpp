@@ -96,7 +96,7 @@ Tensor transpose(Tensor x, int64_t dim0, int64_t dim1, SourceLocation loc) {
 
 Tensor t(Tensor x, SourceLocation loc) {
   const int rank = placed("t", loc, [&] {
-    TD_CHECK(x.dim() <= 2, Shape, "expects at most 2 dimensions, x is {}\nUse transpose(x, a, b).",
+    TD_CHECK(x.dim() <= 2, Shape, "expected at most 2 dimensions, x is {}\nUse transpose(x, a, b).",
              x.shape().to_string());
     return x.dim();
   });
@@ -287,7 +287,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLocation loc) {
   int64_t size = 0, n = 0;
   placed("chunk", loc, [&] {
-    TD_CHECK(chunks > 0, Value, "expects at least one chunk, got {}", chunks);
+    TD_CHECK(chunks > 0, Value, "expected at least one chunk, got {}", chunks);
     n = x.size(normalize_dim(dim, x.dim()));
     size = n / chunks + (n % chunks != 0);
   });

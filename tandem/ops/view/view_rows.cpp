@@ -147,7 +147,7 @@ void view_batch(BatchCall& c) {
 void permute_infer(InferCall& c) {
   const Spec& x = c.in[0];
   const IntList& dims = c.get_attrs<PermuteAttrs>().dims;
-  TD_CHECK(dims.rank() == x.rank(), Shape, "expects {} dims for x {}, got {}", x.rank(),
+  TD_CHECK(dims.rank() == x.rank(), Shape, "expected {} dims for x {}, got {}", x.rank(),
            x.shape.to_string(), dims.to_string());
   IntList d;
   if (x.rank()) d = normalize_dims(dims, x.rank());
@@ -234,7 +234,7 @@ void slice_infer(InferCall& c) {
   const Spec& x = c.in[0];
   const SliceAttrs& a = c.get_attrs<SliceAttrs>();
   const int d = normalize_dim(a.dim, x.rank());
-  TD_CHECK(a.range.rank() == 3, Value, "expects a range of start, length and step, got {}",
+  TD_CHECK(a.range.rank() == 3, Value, "expected a range of start, length and step, got {}",
            a.range.to_string());
   const Dim start = a.range[0], length = a.range[1], step = a.range[2];
   TD_CHECK(step.value() > 0, Value, "step must be positive, got {}\nUse flip() to go backwards.",
@@ -365,7 +365,7 @@ Shape diagonal_shape(const DiagonalAttrs& a, const Shape& x) {
 }
 void diagonal_infer(InferCall& c) {
   const Spec& x = c.in[0];
-  TD_CHECK(x.rank() >= 2, Shape, "expects at least 2 dimensions, x is {}", x.shape.to_string());
+  TD_CHECK(x.rank() >= 2, Shape, "expected at least 2 dimensions, x is {}", x.shape.to_string());
   c.out[0] = Spec(x.dtype, diagonal_shape(c.get_attrs<DiagonalAttrs>(), x.shape), x.device);
 }
 void diagonal_layout(const DiagonalAttrs& a, int rank, const int64_t* is, int64_t* os,

@@ -47,7 +47,7 @@ std::string Characters::mistake(const std::string& text) const {
     if (!id(static_cast<unsigned char>(text[i])))
       return fmt::format("the text that the model was trained on has no '{}'. It has {}",
                          whole_character(text, i), all());
-  return text.empty() && !id(-1) && !id('\n') ? "expects a text to begin with" : "";
+  return text.empty() && !id(-1) && !id('\n') ? "expected a text to begin with" : "";
 }
 
 std::vector<int64_t> Characters::encode(const std::string& text) const {

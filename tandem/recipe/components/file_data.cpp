@@ -113,7 +113,7 @@ RecipeData lines(const LinesSource& l, const Options& o, uint64_t seed) {
     }
   if (length == 0) length = longest + 1;
   if (length < 2)
-    o.fail("length", "expects 2 or more (the characters of a line and its end), or 0");
+    o.fail("length", "expected 2 or more (the characters of a line and its end), or 0");
   std::array<int64_t, 256> id{};
   std::vector<int64_t> characters{-1};
   for (size_t c = 0; c < 256; ++c)

@@ -35,7 +35,7 @@ struct FineTuning {
   template <class V>
   void fields(V& v) {
     v("init_from", init_from,
-      {.doc = "weights to begin with: a file, a Hugging Face folder or the folder of a run"});
+      {.doc = "weights to begin with: a file, a Hugging Face folder or a run folder"});
     v("strict", strict, {.doc = "weights that are missing or of another shape are an error"});
     v("freeze", freeze, {.doc = "patterns of parameters and modules that stay as they are"});
     v("lora", lora, {.doc = "an update of low rank on Linear layers; all else is frozen"});

@@ -27,16 +27,16 @@ models::GenerateOptions text_options(Options& o, models::GenerateOptions usual) 
 
 uint64_t seed_option(Options& o) {
   const int64_t seed = o.whole("--seed", 0);
-  if (seed < 0) o.fail("--seed", fmt::format("expects 0 or more, got {}", seed));
+  if (seed < 0) o.fail("--seed", fmt::format("expected 0 or more, got {}", seed));
   return static_cast<uint64_t>(seed);
 }
 
 std::vector<std::string> prompt_rows(Options& o, std::vector<std::string> otherwise, bool drawn) {
   const std::vector<std::string> prompts = o.texts("--prompt", std::move(otherwise));
   const int64_t each = o.whole("--num-return-sequences", 1);
-  if (each < 1) o.fail("--num-return-sequences", fmt::format("expects 1 or more, got {}", each));
+  if (each < 1) o.fail("--num-return-sequences", fmt::format("expected 1 or more, got {}", each));
   if (each > 1 && !drawn)
-    o.fail("--num-return-sequences", "expects --sample: without it they would be the same");
+    o.fail("--num-return-sequences", "expected --sample: without it they would be the same");
   std::vector<std::string> rows;
   for (const std::string& p : prompts) rows.insert(rows.end(), static_cast<size_t>(each), p);
   return rows;
@@ -48,7 +48,7 @@ namespace {
 
 int64_t count_of(Options& o, int64_t otherwise) {
   const int64_t n = o.whole("--n", otherwise);
-  if (n < 1) o.fail("--n", fmt::format("expects 1 or more samples, got {}", n));
+  if (n < 1) o.fail("--n", fmt::format("expected 1 or more samples, got {}", n));
   return n;
 }
 
@@ -57,7 +57,7 @@ std::vector<int64_t> labels_of(Options& o, int64_t n, int64_t classes) {
   std::vector<int64_t> given;
   for (const double v : o.numbers("--label", std::vector<double>{})) {
     if (!(v >= 0 && v < static_cast<double>(classes) && v == std::floor(v)))
-      o.fail("--label", fmt::format("expects classes from 0 to {}, got {}", classes - 1, v));
+      o.fail("--label", fmt::format("expected classes from 0 to {}, got {}", classes - 1, v));
     given.push_back(static_cast<int64_t>(v));
   }
   std::vector<int64_t> out;
@@ -104,7 +104,7 @@ RecipeGenerator ddpm_generator(std::shared_ptr<models::DDPM> net, int64_t sample
     const double guidance = o.number("--guidance", 2.0);
     const uint64_t seed = seed_option(o);
     if (steps < 1 || steps > most)
-      o.fail("--steps", fmt::format("expects 1 to the model's {} steps, got {}", most, steps));
+      o.fail("--steps", fmt::format("expected 1 to the model's {} steps, got {}", most, steps));
     return [=] {
       manual_seed(seed);
       const Tensor y = tensor(labels);

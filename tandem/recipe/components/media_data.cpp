@@ -342,7 +342,7 @@ RecipeData image_mask(const ImageMaskSource& m, const Options& o, uint64_t seed)
                                        .skip_damaged = m.skip_damaged};
   data::ImageMaskFolder files(root_of(o, m.root, "membrane"), options);
   if (m.test_samples >= files.size())
-    o.fail("test_samples", fmt::format("expects 1 to {}", files.size() - 1));
+    o.fail("test_samples", fmt::format("expected 1 to {}", files.size() - 1));
   const auto chain = transform_chain(m.chains.transforms);
   // What a rotation or an elastic move draws in from outside is the image itself: a piece is cut
   // out larger by the margin on all sides (mirrored at the image's edge), and its middle is kept.

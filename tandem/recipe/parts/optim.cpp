@@ -76,10 +76,10 @@ RecipeSchedule make_schedule(Options& o, optim::Optimizer& optimizer, int64_t to
   }
   const std::string unit = o.text("unit", "steps");
   if (unit != "steps" && unit != "epochs")
-    o.fail("unit", fmt::format("expects steps or epochs, got '{}'", unit));
+    o.fail("unit", fmt::format("expected steps or epochs, got '{}'", unit));
   const optim::ScheduleRun run{optimizer, o.whole("steps", total), o.whole("warmup_steps", 0),
                                unit == "epochs" ? std::max<int64_t>(per_epoch, 1) : 1};
-  if (run.warmup < 0) o.fail("warmup_steps", fmt::format("expects 0 or more, got {}", run.warmup));
+  if (run.warmup < 0) o.fail("warmup_steps", fmt::format("expected 0 or more, got {}", run.warmup));
   const auto chosen = read_component(o, recipe_schedules(), [&](AnyChosen& c) {
     const auto* row = static_cast<const optim::ScheduleRow*>(c.row);
     if (row->prepare) row->prepare(run, c.options.get());

@@ -11,7 +11,7 @@ std::unique_ptr<optim::Optimizer> make_one(Options& o, const nn::Module& m, Reci
   RecipeParams params = recipe_params(o, m, read.weight_decay);
   if (every) {
     *every = o.whole("every", 1);
-    if (*every < 1) o.fail("every", fmt::format("expects 1 or more, got {}", *every));
+    if (*every < 1) o.fail("every", fmt::format("expected 1 or more, got {}", *every));
   }
   o.finish();
   std::unique_ptr<optim::Optimizer> opt = read.make(std::move(params.groups));

@@ -12,10 +12,10 @@ namespace tandem::recipe {
 
 RecipeParams recipe_params(Options& o, const nn::Module& m, double decay) {
   const std::string on = o.text("decay", "all");
-  if (on != "all" && on != "matrices") o.fail("decay", "expects 'all' or 'matrices'");
+  if (on != "all" && on != "matrices") o.fail("decay", "expected 'all' or 'matrices'");
   const std::vector<std::string> modules = o.texts("decay_on", {});
   const double fall = o.number("layer_decay", 1.0);
-  if (!(fall > 0 && fall <= 1)) o.fail("layer_decay", "expects a factor above 0 and at most 1");
+  if (!(fall > 0 && fall <= 1)) o.fail("layer_decay", "expected a factor above 0 and at most 1");
   const auto named = m.named_parameters();
   std::vector<int64_t> depths(named.size());
   if (fall != 1) depths = nn::parameter_depths(m);

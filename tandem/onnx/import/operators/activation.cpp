@@ -73,7 +73,7 @@ void quick_gelu(OnnxCall& c) {
 void bias_split_gelu(OnnxCall& c) {
   const std::vector<Tensor> half = chunk(c.x(0) + c.x(1), 2, -1);
   TD_CHECK(half.size() == 2 && half[0].shape() == half[1].shape(), Shape,
-           "expects an even last dimension, got {}", c.x(0).shape().to_string());
+           "expected an even last dimension, got {}", c.x(0).shape().to_string());
   c.set(0, half[0] * gelu(half[1]));
 }
 
@@ -86,7 +86,7 @@ void swish(OnnxCall& c) {
 }
 void swiglu_of(OnnxCall& c) {
   const Tensor gate = c.x(0), value = c.x(1);
-  TD_CHECK(gate.shape() == value.shape(), Shape, "expects two inputs of one shape, got {} and {}",
+  TD_CHECK(gate.shape() == value.shape(), Shape, "expected two inputs of one shape, got {} and {}",
            gate.shape().to_string(), value.shape().to_string());
   c.set_like(0, gate * sigmoid(gate * c.attr_float("alpha", 1.0)) * value);
 }

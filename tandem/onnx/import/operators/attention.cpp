@@ -81,7 +81,7 @@ Tensor onnx_masked_softmax(const Tensor& scores) {
 
 Tensor onnx_angles(const Tensor& table, const Tensor& at) {
   TD_CHECK(table.dim() == 2 && at.dim() == 2, Shape,
-           "expects a table [n, d] and positions [b, t], got {} and {}", table.shape().to_string(),
+           "expected a table [n, d] and positions [b, t], got {} and {}", table.shape().to_string(),
            at.shape().to_string());
   return index_select(table, 0, at.to(DType::i64).reshape({-1}))
       .reshape({at.shape(0), at.shape(1), 1, -1});
@@ -149,7 +149,7 @@ void attention_of(OnnxCall& c) {
 void flex_attention(OnnxCall& c) {
   const Tensor q = c.x(0), k = onnx_shared_heads(c.x(1), q.size(1)),
                v = onnx_shared_heads(c.x(2), q.size(1));
-  TD_CHECK(q.dim() == 4, Shape, "expects [b, h, t, d], got {}", q.shape().to_string());
+  TD_CHECK(q.dim() == 4, Shape, "expected [b, h, t, d], got {}", q.shape().to_string());
   const double scale = c.attr_float("scale", 1.0 / std::sqrt(static_cast<double>(q.size(3))));
   const double root = std::sqrt(scale);
   const DType compute = softmax_type(c, accumulation_dtype(q.dtype()));
@@ -175,7 +175,7 @@ void turn(OnnxCall& c, const Tensor& cosine, const Tensor& sine) {
            "rotary_embedding_dim is {}, the tables hold {} angles", asked, cosine.size(-1));
   // Without a number of heads the tables say how wide one is.
   const int64_t given = c.attr("num_heads", 0);
-  TD_CHECK(apart || original.dim() == 3, Shape, "expects 3 or 4 dimensions, got {}",
+  TD_CHECK(apart || original.dim() == 3, Shape, "expected 3 or 4 dimensions, got {}",
            original.shape().to_string());
   const int64_t heads = apart || given > 0 ? given : original.size(2) / (2 * cosine.size(-1));
   TD_CHECK(apart || (heads > 0 && original.size(2) % heads == 0), Shape, "{} in {} heads",
@@ -198,7 +198,7 @@ void rotary_embedding_at(OnnxCall& c) {
   TD_CHECK(c.attr("is_packed_batching", 0) == 0 && c.attr_float("scale", 1) == 1, Unsupported,
            "packed batches and scales are not known here");
   const Tensor x = c.x(0);
-  TD_CHECK(x.dim() >= 3, Shape, "expects 3 or 4 dimensions, got {}", x.shape().to_string());
+  TD_CHECK(x.dim() >= 3, Shape, "expected 3 or 4 dimensions, got {}", x.shape().to_string());
   Tensor at = c.x(1).to(DType::i64);
   if (at.dim() < 2) at = at.reshape({-1, 1}) + arange_dim(x.shape(x.dim() == 4 ? 2 : 1));
   turn(c, onnx_angles(c.x(2), at), onnx_angles(c.x(3), at));

@@ -16,7 +16,7 @@ namespace {
 // Before opset 6 `to` was the type's name.
 OnnxType wanted_type(const OnnxCall& c) {
   const OnnxAttribute* a = c.attribute("to");
-  TD_CHECK(a, Format, "expects an attribute 'to'");
+  TD_CHECK(a, Format, "expected an attribute 'to'");
   if (a->kind == OnnxAttribute::s) {
     const std::string name = ascii_lower(a->text);
     for (unsigned i = 1; i <= static_cast<unsigned>(OnnxType::i2); ++i)
@@ -70,7 +70,7 @@ Tensor with_bits(const Tensor& x, OnnxType type) {
 void bit_cast(OnnxCall& c) {
   const OnnxType to = wanted_type(c);
   TD_CHECK(info_of(to).bits == info_of(c.type(0)).bits, DType,
-           "expects a type as wide as {}, got {}", to_string(c.type(0)), to_string(to));
+           "expected a type as wide as {}, got {}", to_string(c.type(0)), to_string(to));
   const auto from = dtype_of_bits(c.type(0)), dtype = dtype_of_bits(to);
   if (!from || !dtype) {
     c.set(0, from_raw_bytes(to, c.value(0).shape(), raw_bytes(c.value(0))));

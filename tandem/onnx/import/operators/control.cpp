@@ -116,14 +116,14 @@ void scan_of(OnnxCall& c) {
 
 // Opset 8 scans a batch: lengths come first, every input has a batch dimension.
 void scan_of_batch(OnnxCall& c) {
-  TD_CHECK(c.in.size() >= 2, Format, "expects lengths and a sequence, has {} inputs", c.in.size());
+  TD_CHECK(c.in.size() >= 2, Format, "expected lengths and a sequence, has {} inputs", c.in.size());
   ScanCall s = scan_call(c, c.in.size() - 1);
   s.in_reverse = list_or_zeros(c, "directions", s.scans);
   const std::vector<OnnxValue> in(c.in.begin() + 1, c.in.end());
   const int64_t batch = in[0].tensor().size(0), longest = in[s.states].tensor().size(1);
   const std::vector<int64_t> lengths =
       c.has(0) ? c.ints(0) : std::vector<int64_t>(static_cast<size_t>(batch), longest);
-  TD_CHECK(static_cast<int64_t>(lengths.size()) == batch, Shape, "expects {} lengths, got {}",
+  TD_CHECK(static_cast<int64_t>(lengths.size()) == batch, Shape, "expected {} lengths, got {}",
            batch, lengths.size());
   std::vector<std::vector<OnnxValue>> results(s.states + s.outs);
   for (int64_t b = 0; b < batch; ++b) {

@@ -32,13 +32,13 @@ std::string auto_pad_of(const OnnxCall& c) {
 }  // namespace
 
 Tensor onnx_channels_first(const Tensor& x) {
-  TD_CHECK(x.dim() >= 3, Shape, "expects [n, ..., c], got {}", x.shape().to_string());
+  TD_CHECK(x.dim() >= 3, Shape, "expected [n, ..., c], got {}", x.shape().to_string());
   return movedim(x, {-1}, {1});
 }
 Tensor onnx_channels_last(const Tensor& x) { return contiguous(movedim(x, {1}, {-1})); }
 
 OnnxWindow onnx_window(const OnnxCall& c, const Tensor& x, std::vector<int64_t> kernel) {
-  TD_CHECK(x.dim() >= 3, Shape, "expects [n, c, ...], got {}", x.shape().to_string());
+  TD_CHECK(x.dim() >= 3, Shape, "expected [n, c, ...], got {}", x.shape().to_string());
   OnnxWindow w;
   const auto n = static_cast<size_t>(x.dim() - 2);
   w.kernel = kernel.empty() ? sizes_or(c, "kernel_shape", n, 1) : std::move(kernel);
@@ -95,7 +95,7 @@ namespace {
 
 std::vector<int64_t> kernel_of(const Tensor& w) {
   const std::vector<int64_t> s = w.shape().to_vector();
-  TD_CHECK(s.size() >= 3, Shape, "expects a weight [o, c, ...], got {}", w.shape().to_string());
+  TD_CHECK(s.size() >= 3, Shape, "expected a weight [o, c, ...], got {}", w.shape().to_string());
   return {s.begin() + 2, s.end()};
 }
 
@@ -148,7 +148,7 @@ void transposed_window(const OnnxCall& c, OnnxWindow& w) {
 
 void conv_transpose(OnnxCall& c) {
   const Tensor x = c.x(0), weight = c.x(1);
-  TD_CHECK(x.dim() >= 3 && weight.dim() == x.dim(), Shape, "expects [n, c, ...] and [c, o, ...]");
+  TD_CHECK(x.dim() >= 3 && weight.dim() == x.dim(), Shape, "expected [n, c, ...] and [c, o, ...]");
   OnnxWindow w;
   const auto n = static_cast<size_t>(x.dim() - 2);
   w.kernel = kernel_of(weight);

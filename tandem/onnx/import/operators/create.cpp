@@ -24,7 +24,7 @@ void constant_of(OnnxCall& c) {
     const auto n = static_cast<int64_t>(v.size());
     return c.set(0, OnnxValue(OnnxStrings{{n}, std::move(v)}));
   }
-  TD_FAIL(Format, "expects a value");
+  TD_FAIL(Format, "expected a value");
 }
 
 void constant_of_shape(OnnxCall& c) {
@@ -32,7 +32,7 @@ void constant_of_shape(OnnxCall& c) {
   const OnnxAttribute* a = c.attribute("value");
   if (!a) return c.set(0, zeros(s));
   const Tensor v = constant(a->tensor.tensor());
-  TD_CHECK(v.numel() == 1, Shape, "expects one value, got {}", a->tensor.describe());
+  TD_CHECK(v.numel() == 1, Shape, "expected one value, got {}", a->tensor.describe());
   c.set(0, contiguous(expand(v.reshape(Shape()), s)), a->tensor.type());
 }
 
@@ -41,14 +41,14 @@ void range(OnnxCall& c) {
   const Tensor start = c.value(0).tensor();
   if (is_floating(start.dtype())) {
     const double a = c.number(0), b = c.number(1), d = c.has(2) ? c.number(2) : 1;
-    TD_CHECK(d != 0, Value, "expects a step other than 0");
+    TD_CHECK(d != 0, Value, "expected a step other than 0");
     const double n = std::max(0.0, std::ceil((b - a) / d));
     TD_CHECK(n < 1e12, Memory, "asks for {} elements", n);
     const Tensor i = arange(0, static_cast<int64_t>(n), 1, DType::f64);
     return c.set(0, (i * d + a).to(start.dtype()), type);
   }
   const int64_t a = c.int_at(0), b = c.int_at(1), d = c.has(2) ? c.int_at(2) : 1;
-  TD_CHECK(d != 0, Value, "expects a step other than 0");
+  TD_CHECK(d != 0, Value, "expected a step other than 0");
   const double span = static_cast<double>(b) - static_cast<double>(a);
   const double n = std::max(0.0, std::ceil(span / static_cast<double>(d)));
   TD_CHECK(n < 1e12, Memory, "asks for {} elements", n);
@@ -57,7 +57,7 @@ void range(OnnxCall& c) {
 
 void eye_like(OnnxCall& c) {
   const std::vector<int64_t> s = c.value(0).shape();
-  TD_CHECK(s.size() == 2, Shape, "expects a matrix, got {}", c.value(0).describe());
+  TD_CHECK(s.size() == 2, Shape, "expected a matrix, got {}", c.value(0).describe());
   const auto type = static_cast<OnnxType>(c.attr("dtype", static_cast<int64_t>(c.type(0))));
   const int64_t k = c.attr("k", 0);
   const Tensor i = arange(0, s[0], 1, DType::i64).reshape({s[0], 1});
@@ -68,7 +68,7 @@ void eye_like(OnnxCall& c) {
 void one_hot_of(OnnxCall& c) {
   const Tensor x = c.x(0);
   const double wanted = c.number(1);
-  TD_CHECK(wanted > 0 && wanted < 1e12, Value, "expects a positive depth, got {}", wanted);
+  TD_CHECK(wanted > 0 && wanted < 1e12, Value, "expected a positive depth, got {}", wanted);
   const auto depth = static_cast<int64_t>(wanted);
   const Tensor values = c.x(2);
   const int axis = normalize_dim(c.attr("axis", -1), x.dim() + 1);

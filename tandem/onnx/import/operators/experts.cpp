@@ -53,7 +53,7 @@ class Experts {
   Tensor run(const ExpertLayer& first, const ExpertLayer& second, const ExpertLayer& third) const {
     for (const ExpertLayer* l : {&first, &second, &third})
       TD_CHECK(!l->present() || (l->weight.dim() == 3 && l->weight.size(0) == count_), Shape,
-               "expects weights of {} experts, got {}", count_, l->weight.shape().to_string());
+               "expected weights of {} experts, got {}", count_, l->weight.shape().to_string());
     Tensor y;
     for (int64_t e = 0; e < count_; ++e) {
       Tensor h = hidden(first, third, e);
@@ -116,14 +116,14 @@ void mixture(OnnxCall& c) {
 /// 0 is a whole row.
 Tensor expert_numbers(const std::vector<Tensor>& in, int64_t bits, int64_t block) {
   TD_CHECK(in[0].dim() == 3 && in[1].defined(), Shape,
-           "expects weights [experts, n, k] and scales");
+           "expected weights [experts, n, k] and scales");
   const Tensor w = onnx_unpacked_bits(in[0], bits).to(DType::f32);
   const int64_t experts = w.size(0), n = w.size(1), k = w.size(2);
   TD_CHECK(block == 0 || k % block == 0, Shape, "rows of {} do not divide into blocks of {}", k,
            block);
   const int64_t blocks = block ? k / block : 1;
   const auto beside = [&](const Tensor& t, const char* what) {
-    TD_CHECK(t.numel() == experts * n * blocks, Shape, "expects {} [{}, {}, {}], got {}", what,
+    TD_CHECK(t.numel() == experts * n * blocks, Shape, "expected {} [{}, {}, {}], got {}", what,
              experts, n, blocks, t.shape().to_string());
     return t.to(DType::f32).reshape({experts, n, blocks, 1});
   };
@@ -145,7 +145,7 @@ void quantised_mixture(OnnxCall& c) {
   const auto layer = [&](size_t i, size_t zero, const char* own) {
     if (!c.has(i)) return ExpertLayer{};
     const int64_t bits = c.attr(own, c.attr("expert_weight_bits", 4));
-    TD_CHECK(bits == 2 || bits == 4 || bits == 8, Unsupported, "expects 2, 4 or 8 bits, got {}",
+    TD_CHECK(bits == 2 || bits == 4 || bits == 8, Unsupported, "expected 2, 4 or 8 bits, got {}",
              bits);
     return ExpertLayer{
         onnx_known(c, {i, i + 1, zero},

@@ -82,7 +82,7 @@ double scale_of(const OnnxCall& c, const Tensor& q) {
 
 int64_t heads_in(const OnnxCall& c, const char* name) {
   const int64_t n = c.attr(name, 0);
-  TD_CHECK(n > 0, Value, "expects a positive {}, got {}", name, n);
+  TD_CHECK(n > 0, Value, "expected a positive {}, got {}", name, n);
   return n;
 }
 
@@ -104,7 +104,7 @@ void self_attention(OnnxCall& c, const Tensor& x, std::vector<int64_t> sizes, si
   if (c.has(cache)) {
     const Tensor t = c.x(cache);
     TD_CHECK(t.dim() == 5 && t.size(0) == 2, Shape,
-             "expects keys and values [2, b, h, t, d], got {}", t.shape().to_string());
+             "expected keys and values [2, b, h, t, d], got {}", t.shape().to_string());
     past = t.size(3);
     a.k = cat({t.select(0, 0), a.k}, 2);
     a.v = cat({t.select(0, 1), a.v}, 2);
@@ -120,14 +120,14 @@ void self_attention(OnnxCall& c, const Tensor& x, std::vector<int64_t> sizes, si
 }
 
 void fused_self_attention(OnnxCall& c) {
-  TD_CHECK(c.x(0).dim() == 3 && c.x(1).dim() == 2, Shape, "expects [b, t, n] and weights [n, m]");
+  TD_CHECK(c.x(0).dim() == 3 && c.x(1).dim() == 2, Shape, "expected [b, t, n] and weights [n, m]");
   Tensor x = matmul(c.x(0), c.x(1));
   if (c.has(2)) x = x + c.x(2);
   self_attention(c, x, c.attr_ints("qkv_hidden_sizes"), 3, 4, 5);
 }
 
 void quantised_attention(OnnxCall& c) {
-  TD_CHECK(c.x(0).dim() == 3 && c.x(1).dim() == 2, Shape, "expects [b, t, n] and weights [n, m]");
+  TD_CHECK(c.x(0).dim() == 3 && c.x(1).dim() == 2, Shape, "expected [b, t, n] and weights [n, m]");
   const Tensor y = matmul(onnx_centred(c, 0, 6, -1), onnx_centred(c, 1, 7, -1)).to(DType::f32);
   const Tensor scale = onnx_single(c, 3) * onnx_beside(c.x(4), y, -1);
   self_attention(c, y * scale + c.x(2), {}, 5, 8, kOnnxAny);
@@ -209,7 +209,7 @@ void group_query_attention(OnnxCall& c) {
   check_group_query(c);
   const int64_t heads = heads_in(c, "num_heads"), shared = heads_in(c, "kv_num_heads");
   const Tensor x = c.x(0);
-  TD_CHECK(x.dim() == 3, Shape, "expects queries [b, t, n], got {}", x.shape().to_string());
+  TD_CHECK(x.dim() == 3, Shape, "expected queries [b, t, n], got {}", x.shape().to_string());
   Attended a;
   if (c.has(1)) {
     a = {onnx_heads(x, heads), onnx_heads(c.x(1), shared), onnx_heads(c.x(2), shared), {}};

@@ -9,7 +9,7 @@ namespace {
 
 void image_decoder(OnnxCall& c) {
   const Tensor encoded = c.x(0).contiguous();
-  TD_CHECK(c.type(0) == OnnxType::u8, DType, "expects bytes, got {}", c.value(0).describe());
+  TD_CHECK(c.type(0) == OnnxType::u8, DType, "expected bytes, got {}", c.value(0).describe());
   const std::string_view bytes(reinterpret_cast<const char*>(encoded.data<uint8_t>()),
                                static_cast<size_t>(encoded.numel()));
   const std::string format = c.attr_choice("pixel_format", "RGB", {"RGB", "BGR", "Grayscale"});

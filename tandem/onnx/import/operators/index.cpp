@@ -162,7 +162,7 @@ void top_k(OnnxCall& c) {
   if (turn) x = bitwise_xor(x, kSignBit);
   const int d = c.axis("axis", -1, x.dim());
   const int64_t k = c.has(1) ? c.int_at(1) : c.attr("k", 1);
-  TD_CHECK(k >= 0 && k <= x.size(d), Value, "expects the best {} of {}", k, x.size(d));
+  TD_CHECK(k >= 0 && k <= x.size(d), Value, "expected the best {} of {}", k, x.size(d));
   auto [values, indices] = topk(x, k, d, c.attr("largest", 1) != 0);
   c.set(0, turn ? bitwise_xor(values, kSignBit) : values, c.type(0));
   c.set(1, indices);
@@ -189,7 +189,7 @@ void tensor_scatter(OnnxCall& c) {
   if (c.hidden(2)) {  // positions out of range: scatter throws
     const Tensor begin = c.x(2).to(DType::i64);
     TD_CHECK(d > 0 && begin.dim() == 1 && begin.size(0) == batch, Shape,
-             "expects {} write indices, got {}", batch, begin.shape().to_string());
+             "expected {} write indices, got {}", batch, begin.shape().to_string());
     Shape rows, steps;
     for (int k = 0; k < cache.dim(); ++k) {
       rows.push_back(k == 0 ? batch : 1);
@@ -202,7 +202,7 @@ void tensor_scatter(OnnxCall& c) {
   const std::vector<int64_t> start =
       c.has(2) ? c.ints(2) : std::vector<int64_t>(static_cast<size_t>(batch), 0);
   TD_CHECK(d > 0 && static_cast<int64_t>(start.size()) == batch, Shape,
-           "expects {} write indices, got {}", batch, start.size());
+           "expected {} write indices, got {}", batch, start.size());
   std::vector<int64_t> at;
   for (const int64_t s : start)
     for (int64_t i = 0; i < n; ++i) {
@@ -221,7 +221,7 @@ void ngram_block(OnnxCall& c) {
   const int64_t n = c.attr("ngram_size", 0);
   const Tensor ids = c.x(0), scores = c.x(1);
   TD_CHECK(n > 0 && ids.dim() == 2 && scores.dim() == 2 && ids.size(0) == scores.size(0), Shape,
-           "expects ids [b, t], scores [b, v] and a positive ngram_size, got {}, {} and {}",
+           "expected ids [b, t], scores [b, v] and a positive ngram_size, got {}, {} and {}",
            ids.shape().to_string(), scores.shape().to_string(), n);
   const int64_t batch = ids.size(0), length = ids.size(1), words = scores.size(1);
   check_onnx_loop(static_cast<double>(batch) * static_cast<double>(length) *

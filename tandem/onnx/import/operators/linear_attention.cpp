@@ -10,7 +10,7 @@ namespace {
 
 Tensor unpacked(const Tensor& x, int64_t heads) {
   TD_CHECK(x.dim() == 3 && heads > 0 && x.size(2) % heads == 0, Shape,
-           "expects [b, t, heads * d] for {} heads, got {}", heads, x.shape().to_string());
+           "expected [b, t, heads * d] for {} heads, got {}", heads, x.shape().to_string());
   return x.reshape({x.shape(0), x.shape(1), heads, -1}).transpose(1, 2).to(DType::f32);
 }
 
@@ -52,7 +52,7 @@ void linear_attention(OnnxCall& c) {
 
 void causal_conv(OnnxCall& c) {
   const Tensor x = c.x(0), w = c.x(1);
-  TD_CHECK(x.dim() == 3 && w.dim() == 3, Shape, "expects [b, c, t] and [c, 1, k]");
+  TD_CHECK(x.dim() == 3 && w.dim() == 3, Shape, "expected [b, c, t] and [c, 1, k]");
   const int64_t past = w.size(2) - 1;
   const Tensor before = c.has(3) ? c.x(3) : zeros({x.shape(0), x.shape(1), past}, x.dtype());
   const Tensor all = past > 0 ? cat({before, x}, 2) : x;

@@ -58,7 +58,7 @@ void divide(OnnxCall& c) {
 
 void modulo(OnnxCall& c) {
   const int64_t truncates = c.attr("fmod", 0);
-  TD_CHECK(truncates == 0 || truncates == 1, Value, "expects 0 or 1 as fmod, got {}", truncates);
+  TD_CHECK(truncates == 0 || truncates == 1, Value, "expected 0 or 1 as fmod, got {}", truncates);
   if (c.type(0) == OnnxType::u64) return c.set_like(0, unsigned_divide(c.x(0), c.x(1), true));
   if (truncates) return c.set_like(0, fmod(c.x(0), c.x(1)));
   const Tensor divisor = c.x(1), y = remainder(c.x(0), divisor);
@@ -86,7 +86,7 @@ void power(OnnxCall& c) {
 
 template <Tensor (*f)(Operand, Operand, SourceLocation)>
 void fold(OnnxCall& c) {
-  TD_CHECK(!c.in.empty(), Value, "expects at least one input");
+  TD_CHECK(!c.in.empty(), Value, "expected at least one input");
   const bool turn = c.type(0) == OnnxType::u64;
   auto at = [&](size_t i) { return turn ? bitwise_xor(c.x(i), kIntSignBit) : c.x(i); };
   Tensor y = at(0);

@@ -38,7 +38,7 @@ List list_of(const OnnxCall& c, const std::string& name) {
     else
       l.numbers = a->tensor.tensor().to_vector<double>();
   } else {
-    TD_FAIL(Format, "expects {}_* as an attribute", name);
+    TD_FAIL(Format, "expected {}_* as an attribute", name);
   }
   return l;
 }
@@ -198,9 +198,9 @@ Trees trees_of(const OnnxCall& c) {
 void tree_ensemble(OnnxCall& c) {
   const Trees t = trees_of(c);
   const Tensor x = c.x(0);
-  TD_CHECK(x.dim() == 2, Shape, "expects [n, features], got {}", x.shape().to_string());
+  TD_CHECK(x.dim() == 2, Shape, "expected [n, features], got {}", x.shape().to_string());
   const int64_t n = x.size(0), features = x.size(1), targets = c.attr("n_targets", 1);
-  TD_CHECK(targets > 0 && targets < (int64_t{1} << 24), Value, "expects targets, got {}", targets);
+  TD_CHECK(targets > 0 && targets < (int64_t{1} << 24), Value, "expected targets, got {}", targets);
   TD_CHECK(c.attr("post_transform", 0) == 0, Unsupported, "only the plain sum is supported");
   const int64_t how = c.attr("aggregate_function", 1);  // average, sum, min, max
   const double first = how == 2   ? std::numeric_limits<double>::max()

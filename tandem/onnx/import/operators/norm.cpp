@@ -134,7 +134,7 @@ void group_norm_of(OnnxCall& c) {
 void group_norm_of_sum(OnnxCall& c) {
   const bool last = c.attr("channels_last", 1), silu_after = c.attr("activation", 0);
   Tensor x = c.x(0);
-  TD_CHECK(x.dim() >= 3, Shape, "expects at least 3 dimensions, got {}", x.shape().to_string());
+  TD_CHECK(x.dim() >= 3, Shape, "expected at least 3 dimensions, got {}", x.shape().to_string());
   if (!last) x = onnx_channels_last(x);
   if (c.has(3)) {
     Tensor skip = c.x(3);
@@ -178,7 +178,7 @@ void simplified_norm(OnnxCall& c) {
 // com.microsoft: words, positions and segments of BERT, summed and normalised.
 void embed_norm(OnnxCall& c) {
   const Tensor ids = c.x(0);
-  TD_CHECK(ids.dim() == 2, Shape, "expects ids [b, t], got {}", ids.shape().to_string());
+  TD_CHECK(ids.dim() == 2, Shape, "expected ids [b, t], got {}", ids.shape().to_string());
   auto rows = [&](size_t table, const Tensor& at) {
     const Tensor flat = index_select(c.x(table), 0, at.to(DType::i64).reshape({-1}));
     return flat.reshape({at.shape(0), at.shape(1), -1});
@@ -211,7 +211,7 @@ void mean_variance(OnnxCall& c) {
 void local_response(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t size = c.attr("size", 1), channels = x.size(1);
-  TD_CHECK(size > 0, Value, "expects a positive size");
+  TD_CHECK(size > 0, Value, "expected a positive size");
   // A window wider than all channels on both sides adds only zeros.
   const int64_t before = std::min((size - 1) / 2, channels), after = std::min(size / 2, channels);
   const double alpha = c.attr_float("alpha", 1e-4), beta = c.attr_float("beta", 0.75),

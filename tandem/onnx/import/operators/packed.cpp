@@ -22,7 +22,7 @@ namespace {
 
 int64_t bits_of(const OnnxCall& c) {
   const int64_t bits = c.attr("bits", 4);
-  TD_CHECK(bits == 2 || bits == 4 || bits == 8, Unsupported, "expects 2, 4 or 8 bits, got {}",
+  TD_CHECK(bits == 2 || bits == 4 || bits == 8, Unsupported, "expected 2, 4 or 8 bits, got {}",
            bits);
   return bits;
 }
@@ -30,14 +30,14 @@ int64_t bits_of(const OnnxCall& c) {
 int64_t block_of(const OnnxCall& c, int64_t otherwise) {
   const int64_t n = c.attr("block_size", otherwise);
   TD_CHECK(n >= 16 && n <= (int64_t{1} << 20) && (n & (n - 1)) == 0, Value,
-           "expects a block_size that is a power of two from 16 on, got {}", n);
+           "expected a block_size that is a power of two from 16 on, got {}", n);
   return n;
 }
 
 /// A positive size of a matrix.
 int64_t matrix_size(const OnnxCall& c, const char* name) {
   const int64_t n = c.attr(name, 0);
-  TD_CHECK(n > 0 && n <= (int64_t{1} << 28), Value, "expects a positive size {}, got {}", name, n);
+  TD_CHECK(n > 0 && n <= (int64_t{1} << 28), Value, "expected a positive size {}, got {}", name, n);
   return n;
 }
 
@@ -56,7 +56,7 @@ struct PackedMatrix {
     Tensor scale = in[1].reshape({n, blocks()}).to(DType::f32), zero = zero_points(in[2]);
     w = w.reshape({n, blocks() * block}).narrow(1, 0, k);
     if (in[3].defined()) {
-      TD_CHECK(in[3].numel() >= k, Shape, "expects {} columns' blocks, got {}", k, in[3].numel());
+      TD_CHECK(in[3].numel() >= k, Shape, "expected {} columns' blocks, got {}", k, in[3].numel());
       const Tensor at = in[3].reshape({-1}).narrow(0, 0, k).to(DType::i64);
       scale = index_select(scale, 1, at);
       if (zero.defined()) zero = index_select(zero, 1, at);
@@ -71,7 +71,7 @@ struct PackedMatrix {
 
  private:
   static void check(const Tensor& t, int64_t wanted, const char* what) {
-    TD_CHECK(t.numel() == wanted, Shape, "expects {} elements of {}, got {}", wanted, what,
+    TD_CHECK(t.numel() == wanted, Shape, "expected {} elements of {}, got {}", wanted, what,
              t.shape().to_string());
   }
   /// [n, blocks]; numbers, or packed like the weights, each row in whole bytes.
@@ -89,7 +89,7 @@ struct PackedMatrix {
 
 /// x times the transposed w [n, k], computed in f32.
 Tensor times(const Tensor& x, const Tensor& w, const Tensor& bias) {
-  TD_CHECK(x.dim() >= 1 && x.size(-1) == w.size(1), Shape, "expects [..., {}], got {}", w.size(1),
+  TD_CHECK(x.dim() >= 1 && x.size(-1) == w.size(1), Shape, "expected [..., {}], got {}", w.size(1),
            x.shape().to_string());
   return linear(x.to(DType::f32), w, bias.defined() ? bias.to(DType::f32) : bias).to(x.dtype());
 }
@@ -105,7 +105,7 @@ void matmul_nbits(OnnxCall& c) {
 
 /// One of the 16 numbers that 4 bits stand for: FP4 and NF4 of QLoRA (arXiv 2305.14314).
 Tensor code_book(int64_t kind) {
-  TD_CHECK(kind == 0 || kind == 1, Value, "expects the quant_type 0 or 1, got {}", kind);
+  TD_CHECK(kind == 0 || kind == 1, Value, "expected the quant_type 0 or 1, got {}", kind);
   static const std::vector<float> kFp4{
       0.0f,  5.208333333e-03f,  0.66666667f,  1.0f,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
       -0.0f, -5.208333333e-03f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};

@@ -171,7 +171,7 @@ void lp_pool(OnnxCall& c) {
 }
 
 IntList spatial(const Tensor& x) {
-  TD_CHECK(x.dim() >= 3, Shape, "expects [n, c, ...], got {}", x.shape().to_string());
+  TD_CHECK(x.dim() >= 3, Shape, "expected [n, c, ...], got {}", x.shape().to_string());
   IntList d;
   for (int i = 2; i < x.dim(); ++i) d.push_back(i);
   return d;
@@ -200,7 +200,7 @@ void max_unpool(OnnxCall& c) {
            n, x.shape().to_string());
   std::vector<int64_t> strides = c.attr_ints("strides", std::vector<int64_t>(n, 1));
   std::vector<int64_t> pads = c.attr_ints("pads", std::vector<int64_t>(2 * n, 0));
-  TD_CHECK(strides.size() == n && pads.size() == 2 * n, Shape, "expects {} strides and {} pads", n,
+  TD_CHECK(strides.size() == n && pads.size() == 2 * n, Shape, "expected {} strides and {} pads", n,
            2 * n);
   check_onnx_list(kernel);
   check_onnx_list(strides);
@@ -215,7 +215,7 @@ void max_unpool(OnnxCall& c) {
   if (c.has(2)) {
     const std::vector<int64_t> wanted = c.ints(2);
     const Shape whole = onnx_shape(wanted);
-    TD_CHECK(static_cast<int>(wanted.size()) == x.dim(), Shape, "expects {} sizes", x.dim());
+    TD_CHECK(static_cast<int>(wanted.size()) == x.dim(), Shape, "expected {} sizes", x.dim());
     PadAttrs a;
     a.value = 0.0;
     for (int d = 0; d < x.dim(); ++d) {

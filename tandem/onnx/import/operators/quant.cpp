@@ -16,7 +16,7 @@ namespace tandem::onnx {
 
 Tensor onnx_single(const OnnxCall& c, size_t i) {
   const Tensor t = c.x(i);
-  TD_CHECK(t.numel() == 1, Shape, "expects one number as input {}, got {}", i, c.in[i].describe());
+  TD_CHECK(t.numel() == 1, Shape, "expected one number as input {}, got {}", i, c.in[i].describe());
   return t.reshape(Shape());
 }
 
@@ -114,7 +114,7 @@ Tensor onnx_integer_conv(const OnnxCall& c, size_t x, size_t x_zero, size_t w, s
   const auto image = [&](const Tensor& t) { return channels_last ? onnx_channels_first(t) : t; };
   const Tensor weight = c.value(w).tensor();
   const std::vector<int64_t> shape = weight.shape().to_vector();
-  TD_CHECK(shape.size() >= 3, Shape, "expects a weight [o, c, ...], got {}",
+  TD_CHECK(shape.size() >= 3, Shape, "expected a weight [o, c, ...], got {}",
            weight.shape().to_string());
   const auto window = [&](const Tensor& t) {
     return onnx_window(c, t, {shape.begin() + 2, shape.end()});

@@ -42,7 +42,7 @@ void qlinear_softmax(OnnxCall& c) {
 
 void qlinear_concat(OnnxCall& c) {
   TD_CHECK(c.in.size() >= 5 && (c.in.size() - 2) % 3 == 0, Value,
-           "expects a scale, a zero point and three inputs for each part, got {}", c.in.size());
+           "expected a scale, a zero point and three inputs for each part, got {}", c.in.size());
   std::vector<Tensor> xs;
   for (size_t i = 2; i < c.in.size(); i += 3) xs.push_back(number_of(c, i));
   set_rounded(c, cat(xs, c.axis("axis", 0, xs[0].dim())), 0, 2);
@@ -69,7 +69,7 @@ void qlinear_average_pool(OnnxCall& c) {
 
 void qlinear_global_average_pool(OnnxCall& c) {
   const Tensor x = number_of(c, 0);
-  TD_CHECK(x.dim() >= 3, Shape, "expects [n, c, ...], got {}", x.shape().to_string());
+  TD_CHECK(x.dim() >= 3, Shape, "expected [n, c, ...], got {}", x.shape().to_string());
   const int first = c.attr("channels_last", 0) ? 1 : 2;
   IntList dims;
   for (int d = first; d < first + x.dim() - 2; ++d) dims.push_back(d);
@@ -103,7 +103,7 @@ void matmul_integer16(OnnxCall& c) {
 
 void quantised_gemm(OnnxCall& c) {
   auto turned = [](const Tensor& x, bool turn) { return turn ? x.transpose(0, 1) : x; };
-  TD_CHECK(c.x(0).dim() == 2 && c.x(3).dim() == 2, Shape, "expects two matrices, got {} and {}",
+  TD_CHECK(c.x(0).dim() == 2 && c.x(3).dim() == 2, Shape, "expected two matrices, got {} and {}",
            c.value(0).describe(), c.value(3).describe());
   const Tensor a =
       turned(c.x(0).to(DType::f64) - onnx_single(c, 2).to(DType::f64), c.attr("transA", 0));

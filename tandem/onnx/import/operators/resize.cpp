@@ -140,14 +140,14 @@ Sizes sizes_of(const OnnxCall& c, const Tensor& x, const std::vector<int64_t>& a
   s.scale.assign(s.out.size(), 1);
   s.chosen.assign(s.out.size(), false);
   const size_t given = wanted.empty() ? scales.size() : wanted.size();
-  TD_CHECK(given == axes.size(), Value, "expects {} scales or sizes, got {}", axes.size(), given);
+  TD_CHECK(given == axes.size(), Value, "expected {} scales or sizes, got {}", axes.size(), given);
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto d = static_cast<size_t>(normalize_dim(axes[i], x.dim()));
     const auto in = static_cast<double>(s.out[d]);
     s.chosen[d] = true;
     s.scale[d] = wanted.empty() ? scales[i] : static_cast<double>(wanted[i]) / in;
     TD_CHECK(!wanted.empty() || (s.scale[d] > 0 && s.scale[d] < 1e6), Value,
-             "expects positive scales, got {}", s.scale[d]);
+             "expected positive scales, got {}", s.scale[d]);
     TD_CHECK(wanted.empty() || (wanted[i] >= 0 && in > 0), Shape, "asks for the size {}",
              wanted[i]);
     s.out[d] = wanted.empty() ? static_cast<int64_t>(std::floor(in * scales[i])) : wanted[i];
@@ -201,8 +201,8 @@ void resize_with(OnnxCall& c, const Rules& r, const std::vector<double>& scales,
   const bool exact = r.mode == "nearest";
   Tensor y = exact || x.dtype() == DType::f64 ? x : x.to(DType::f32);
   const bool crops = r.coordinates == "tf_crop_and_resize";
-  TD_CHECK(!crops || roi.size() == 2 * axes.size(), Value, "expects {} numbers of a region, got {}",
-           2 * axes.size(), roi.size());
+  TD_CHECK(!crops || roi.size() == 2 * axes.size(), Value,
+           "expected {} numbers of a region, got {}", 2 * axes.size(), roi.size());
   for (size_t i = 0; i < axes.size(); ++i) {
     const int d = normalize_dim(axes[i], x.dim());
     const auto k = static_cast<size_t>(d);

@@ -34,19 +34,19 @@ struct Layer {
     reverse_only = direction == "reverse";
     TD_CHECK(r.dim() == 3 && r.size(0) == directions && c.x(1).dim() == 3 &&
                  c.x(1).size(0) == directions,
-             Shape, "expects weights for {} directions, got {}", directions,
+             Shape, "expected weights for {} directions, got {}", directions,
              c.x(1).shape().to_string());
     clip = c.attr_float("clip", 0);
     if (c.has(4)) lengths = c.ints(4);
     TD_CHECK(lengths.empty() || static_cast<int64_t>(lengths.size()) == batch, Shape,
-             "expects {} lengths, got {}", batch, lengths.size());
+             "expected {} lengths, got {}", batch, lengths.size());
     const size_t each = defaults.size();
     std::vector<std::string> names = c.attr_texts("activations");
     if (names.empty())
       for (int64_t d = 0; d < directions; ++d)
         names.insert(names.end(), defaults.begin(), defaults.end());
     TD_CHECK(names.size() == each * static_cast<size_t>(directions), Value,
-             "expects {} activations, got {}", each * static_cast<size_t>(directions),
+             "expected {} activations, got {}", each * static_cast<size_t>(directions),
              names.size());
     const std::vector<float> alpha = c.attr_floats("activation_alpha"),
                              beta = c.attr_floats("activation_beta");

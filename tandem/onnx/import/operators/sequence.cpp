@@ -62,7 +62,7 @@ void split_to(OnnxCall& c) {
     sizes.assign(static_cast<size_t>(n), 1);
   } else if (c.value(1).tensor().dim() == 0) {
     const int64_t each = c.int_at(1);
-    TD_CHECK(each > 0, Value, "expects parts of a positive size");
+    TD_CHECK(each > 0, Value, "expected parts of a positive size");
     for (int64_t at = 0; at < n; at += each) sizes.push_back(std::min(each, n - at));
   } else {
     sizes = c.ints(1);
@@ -92,7 +92,7 @@ void map(OnnxCall& c) {
 }
 
 void optional(OnnxCall& c) {
-  TD_CHECK(c.has(0) || c.attribute("type"), Format, "expects an input or a type");
+  TD_CHECK(c.has(0) || c.attribute("type"), Format, "expected an input or a type");
   c.set(0, c.has(0) ? c.in[0] : OnnxValue());
 }
 void has_element(OnnxCall& c) {

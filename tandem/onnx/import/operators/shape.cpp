@@ -34,13 +34,13 @@ void size_of_all(OnnxCall& c) {
 
 void reshape_to(OnnxCall& c) {
   const std::optional<std::vector<int64_t>> wanted = c.dims_from(1, "shape");
-  TD_CHECK(wanted, Value, "expects a shape");
+  TD_CHECK(wanted, Value, "expected a shape");
   const Tensor x = c.x(0);
   Shape s;
   const bool zeros = c.attr("allowzero", 0);
   for (size_t i = 0; i < wanted->size(); ++i) {
     const int64_t d = (*wanted)[i];
-    TD_CHECK(d >= -1 && d <= (int64_t{1} << 40), Shape, "expects the size {}", d);
+    TD_CHECK(d >= -1 && d <= (int64_t{1} << 40), Shape, "expected the size {}", d);
     if (d == 0 && !zeros)
       s.push_back(x.shape(static_cast<int64_t>(i)));
     else
@@ -53,7 +53,8 @@ void flatten_to(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t rank = x.dim(), a = c.attr("axis", 1);
   const int64_t axis = a < 0 ? a + rank : a;
-  TD_CHECK(axis >= 0 && axis <= rank, Index, "expects an axis in {} to {}, got {}", -rank, rank, a);
+  TD_CHECK(axis >= 0 && axis <= rank, Index, "expected an axis in {} to {}, got {}", -rank, rank,
+           a);
   Dim rows = 1, columns = 1;
   for (int d = 0; d < rank; ++d)
     (d < axis ? rows : columns) = (d < axis ? rows : columns) * x.shape(d);
@@ -82,7 +83,7 @@ void squeeze_of(OnnxCall& c) {
 void unsqueeze_of(OnnxCall& c) {
   const Tensor x = c.x(0);
   const auto axes = c.dims_from(1, "axes");
-  TD_CHECK(axes, Value, "expects axes");
+  TD_CHECK(axes, Value, "expected axes");
   const int rank = x.dim() + static_cast<int>(axes->size());
   std::vector<bool> fresh(static_cast<size_t>(rank), false);
   for (const int64_t a : *axes) {
@@ -107,7 +108,7 @@ void transpose_of(OnnxCall& c) {
 void concat_of(OnnxCall& c) {
   std::vector<Tensor> xs;
   for (size_t i = 0; i < c.in.size(); ++i) xs.push_back(c.x(i));
-  TD_CHECK(!xs.empty(), Value, "expects at least one input");
+  TD_CHECK(!xs.empty(), Value, "expected at least one input");
   const int d = c.axis("axis", 1, xs[0].dim());
   // An operand without elements is kept if it has the rank of the others.
   c.set(0, cat(xs, d), c.type(0));
@@ -157,14 +158,14 @@ void slice_of(OnnxCall& c) {
   Tensor x = c.x(0);
   const auto starts = c.dims_from(1, "starts"), ends = c.dims_from(2, "ends");
   auto axes = c.dims_from(3, "axes");
-  TD_CHECK(starts && ends && starts->size() == ends->size(), Value, "expects starts and ends");
+  TD_CHECK(starts && ends && starts->size() == ends->size(), Value, "expected starts and ends");
   if (!axes) {
     axes.emplace();
     for (size_t i = 0; i < starts->size(); ++i) axes->push_back(static_cast<int64_t>(i));
   }
   const std::vector<int64_t> steps = c.has(4) ? c.ints(4) : std::vector<int64_t>(starts->size(), 1);
   TD_CHECK(axes->size() == starts->size() && steps.size() == starts->size(), Value,
-           "expects as many axes and steps as starts");
+           "expected as many axes and steps as starts");
   for (size_t i = 0; i < starts->size(); ++i)
     x = python_slice(x, normalize_dim((*axes)[i], x.dim()), (*starts)[i], (*ends)[i], steps[i]);
   c.set(0, x, c.type(0));
@@ -186,7 +187,7 @@ void tile_of(OnnxCall& c) {
   } else {
     repeats = c.ints(1);
   }
-  TD_CHECK(static_cast<int>(repeats.size()) == x.dim(), Shape, "expects {} repeats, got {}",
+  TD_CHECK(static_cast<int>(repeats.size()) == x.dim(), Shape, "expected {} repeats, got {}",
            x.dim(), repeats.size());
   check_onnx_list(repeats);
   Shape s = x.shape();
@@ -223,13 +224,13 @@ void pad_of(OnnxCall& c) {
   Tensor x = c.x(0);
   const size_t rank = static_cast<size_t>(x.dim());
   auto pads = c.dims_from(1, c.version() == 1 ? "paddings" : "pads");
-  TD_CHECK(pads, Value, "expects pads");
+  TD_CHECK(pads, Value, "expected pads");
   std::vector<int64_t> axes;
   if (c.has(3))
     axes = c.ints(3);
   else
     for (size_t d = 0; d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
-  TD_CHECK(pads->size() == 2 * axes.size(), Value, "expects {} pads, got {}", 2 * axes.size(),
+  TD_CHECK(pads->size() == 2 * axes.size(), Value, "expected {} pads, got {}", 2 * axes.size(),
            pads->size());
   check_onnx_list(*pads);
   PadAttrs a;
@@ -281,7 +282,7 @@ void unfold_tensor(OnnxCall& c) {
   const int64_t size = c.attr("size", 0), step = c.attr("step", 1);
   const int d = c.axis("dim", -1, x.dim());
   TD_CHECK(size > 0 && size <= x.size(d) && step > 0, Value,
-           "expects slices of 1 to {} with a positive step, got {} and {}", x.size(d), size, step);
+           "expected slices of 1 to {} with a positive step, got {} and {}", x.size(d), size, step);
   c.set(0, contiguous(unfold(x, d, size, step)), c.type(0));
 }
 
@@ -294,7 +295,7 @@ void depth_to_space(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t b = c.attr("blocksize", 1);
   TD_CHECK(x.dim() == 4 && b > 0 && b <= kMaxBlock && x.size(1) % (b * b) == 0, Shape,
-           "expects [n, c * {0} * {0}, h, w], got {1}", b, x.shape().to_string());
+           "expected [n, c * {0} * {0}, h, w], got {1}", b, x.shape().to_string());
   const int64_t n = x.size(0), d = x.size(1) / (b * b), h = x.size(2), w = x.size(3);
   Tensor y = is_crd(c) ? x.reshape({n, d, b, b, h, w}).permute({0, 1, 4, 2, 5, 3})
                        : x.reshape({n, b, b, d, h, w}).permute({0, 3, 4, 1, 5, 2});
@@ -305,7 +306,7 @@ void space_to_depth(OnnxCall& c) {
   const Tensor x = c.x(0);
   const int64_t b = c.attr("blocksize", 1);
   TD_CHECK(x.dim() == 4 && b > 0 && b <= kMaxBlock && x.size(2) % b == 0 && x.size(3) % b == 0,
-           Shape, "expects [n, c, h, w] with h and w multiples of {}, got {}", b,
+           Shape, "expected [n, c, h, w] with h and w multiples of {}, got {}", b,
            x.shape().to_string());
   const int64_t n = x.size(0), d = x.size(1), h = x.size(2) / b, w = x.size(3) / b;
   const IntList order = is_crd(c) ? IntList{0, 1, 3, 5, 2, 4} : IntList{0, 3, 5, 1, 2, 4};
@@ -318,7 +319,7 @@ void center_crop_pad(OnnxCall& c) {
   std::vector<int64_t> axes = c.attr_ints("axes");
   if (!c.attribute("axes"))
     for (int64_t d = 0; d < x.dim(); ++d) axes.push_back(d);
-  TD_CHECK(axes.size() == sizes.size(), Value, "expects {} sizes, got {}", axes.size(),
+  TD_CHECK(axes.size() == sizes.size(), Value, "expected {} sizes, got {}", axes.size(),
            sizes.size());
   check_onnx_list(sizes);
   std::vector<int64_t> before(static_cast<size_t>(x.dim()), 0), after = before;
@@ -340,7 +341,7 @@ void center_crop_pad(OnnxCall& c) {
 /// Along `t` the first lengths[i] elements of row i of dimension `b` backwards: lengths of a trace.
 Tensor reverse_hidden(const Tensor& x, const Tensor& lengths, int b, int t) {
   TD_CHECK(lengths.dim() == 1 && lengths.size(0) == x.size(b) && b != t, Shape,
-           "expects {} lengths, got {}", x.size(b), lengths.shape().to_string());
+           "expected {} lengths, got {}", x.size(b), lengths.shape().to_string());
   Shape rows, steps;
   for (int d = 0; d < x.dim(); ++d) {
     rows.push_back(d == b ? x.shape(d) : Dim(1));
@@ -358,7 +359,7 @@ void reverse_sequence(OnnxCall& c) {
   if (c.hidden(1)) return c.set(0, reverse_hidden(x, c.x(1), b, t), c.type(0));
   const std::vector<int64_t> lengths = c.ints(1);
   TD_CHECK(static_cast<int64_t>(lengths.size()) == x.size(b) && b != t, Shape,
-           "expects {} lengths, got {}", x.size(b), lengths.size());
+           "expected {} lengths, got {}", x.size(b), lengths.size());
   std::vector<Tensor> rows;
   for (size_t i = 0; i < lengths.size(); ++i) {
     const Tensor row = x.narrow(b, static_cast<int64_t>(i), 1);

@@ -12,7 +12,7 @@ namespace {
 
 /// Real signals [..., 1] as complex ones [..., 2].
 Tensor complex_of(const Tensor& x) {
-  TD_CHECK(x.size(-1) == 1 || x.size(-1) == 2, Shape, "expects [..., 1] or [..., 2], got {}",
+  TD_CHECK(x.size(-1) == 1 || x.size(-1) == 2, Shape, "expected [..., 1] or [..., 2], got {}",
            x.shape().to_string());
   return x.size(-1) == 2 ? x : cat({x, zeros_like(x)}, -1);
 }
@@ -33,7 +33,7 @@ void dft(OnnxCall& c) {
   const bool inverse = c.attr("inverse", 0), onesided = c.attr("onesided", 0);
   const int64_t natural = inverse && onesided ? 2 * (x.size(d) - 1) : x.size(d);
   const int64_t n = c.has(1) ? c.int_at(1) : natural;
-  TD_CHECK(n > 0, Value, "expects a positive length, got {}", n);
+  TD_CHECK(n > 0, Value, "expected a positive length, got {}", n);
   if (!inverse)
     c.set_like(0, forward(x, n, d, onesided));
   else if (onesided)
@@ -44,7 +44,7 @@ void dft(OnnxCall& c) {
 
 void stft_of(OnnxCall& c) {
   Tensor x = computable(c.x(0));
-  TD_CHECK(x.dim() == 3, Shape, "expects [batch, time, 1 or 2], got {}", x.shape().to_string());
+  TD_CHECK(x.dim() == 3, Shape, "expected [batch, time, 1 or 2], got {}", x.shape().to_string());
   const int64_t step = c.int_at(1), time = x.size(1);
   const int64_t n = c.has(3) ? c.int_at(3) : c.has(2) ? c.x(2).size(0) : time;
   TD_CHECK(step > 0 && n > 0 && n <= time, Value, "frames of {} every {} in {}", n, step, time);
@@ -59,7 +59,7 @@ void stft_of(OnnxCall& c) {
 /// a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n) for the window's n samples.
 void window(OnnxCall& c, double a0, double a1, double a2) {
   const int64_t size = c.int_at(0);
-  TD_CHECK(size >= 0, Value, "expects a size, got {}", size);
+  TD_CHECK(size >= 0, Value, "expected a size, got {}", size);
   check_onnx_size(Shape(size));
   const double n = static_cast<double>(c.attr("periodic", 1) ? size : size - 1);
   const Tensor i = arange(0, size, 1, DType::f64);
@@ -75,7 +75,7 @@ void blackman(OnnxCall& c) { window(c, 0.42, 0.5, 0.08); }
 void mel_weights(OnnxCall& c) {
   const int64_t bins = c.int_at(0), length = c.int_at(1), rate = c.int_at(2);
   const double low = c.number(3), high = c.number(4);
-  TD_CHECK(bins > 0 && length > 0 && rate > 0, Value, "expects positive sizes");
+  TD_CHECK(bins > 0 && length > 0 && rate > 0, Value, "expected positive sizes");
   check_onnx_size(Shape(length / 2 + 1, bins), sizeof(double));
   auto mel = [](double f) { return 2595 * std::log10(1 + f / 700); };
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);

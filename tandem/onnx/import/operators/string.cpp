@@ -127,7 +127,7 @@ void normalize_strings(OnnxCall& c) {
   TD_CHECK(locale.empty() || locale == "C" || locale.starts_with("en"), Unsupported,
            "case is changed as in English, not by the rules of the locale '{}'", locale);
   const bool row = x.shape.size() == 2 && x.shape[0] == 1;
-  TD_CHECK(x.shape.size() == 1 || row, Shape, "expects [c] or [1, c], got {}",
+  TD_CHECK(x.shape.size() == 1 || row, Shape, "expected [c] or [1, c], got {}",
            c.value(0).describe());
   auto key = [&](const std::string& s) { return sensitive ? s : with_case(s, false); };
   std::vector<std::string> stops = c.attr_texts("stopwords");
@@ -207,7 +207,7 @@ std::vector<float> ngram_counts(OnnxCall& c, const std::vector<T>& pool,
 
 void tf_idf(OnnxCall& c) {
   const std::vector<int64_t> shape = c.value(0).shape(), places = c.attr_ints("ngram_indexes");
-  TD_CHECK(shape.size() == 1 || shape.size() == 2, Shape, "expects [c] or [n, c], got {}",
+  TD_CHECK(shape.size() == 1 || shape.size() == 2, Shape, "expected [c] or [n, c], got {}",
            c.value(0).describe());
   const int64_t rows = shape.size() == 2 ? shape[0] : 1, columns = shape.back();
   int64_t width = 0;

@@ -66,7 +66,7 @@ void gradient(OnnxCall& c) {
     TD_CHECK(it != g.names.end(), Format, "there is no value '{}' in this graph", name);
     return static_cast<size_t>(it->second);
   };
-  TD_CHECK(c.in.size() == xs.size() + zs.size(), Value, "expects {} inputs, got {}",
+  TD_CHECK(c.in.size() == xs.size() + zs.size(), Value, "expected {} inputs, got {}",
            xs.size() + zs.size(), c.in.size());
   const EnableGradGuard on;
   OnnxFrame again{g, c.frame().bindings, c.frame().depth + 1, c.frame().slots};

@@ -110,8 +110,8 @@ void roi_align_of(OnnxCall& c) {
                                   c.version() < 16 ? "output_half_pixel" : "half_pixel",
                                   {"half_pixel", "output_half_pixel"}) == "half_pixel";
   TD_CHECK(x.dim() == 4 && rois.dim() == 2 && rois.size(1) == 4, Shape,
-           "expects [n, c, h, w] and boxes [k, 4]");
-  TD_CHECK(h > 0 && w > 0, Value, "expects a positive output size");
+           "expected [n, c, h, w] and boxes [k, 4]");
+  TD_CHECK(h > 0 && w > 0, Value, "expected a positive output size");
   if (sampling <= 0 && !rois.is_symbolic())
     check_regions(rois.to_vector<double>(), scale, static_cast<double>(x.size(1)),
                   static_cast<double>(h), static_cast<double>(w));
@@ -163,7 +163,7 @@ void non_max_suppression(OnnxCall& c) {
   const Tensor boxes = c.x(0), scores = c.x(1);
   TD_CHECK(boxes.dim() == 3 && boxes.size(2) == 4 && scores.dim() == 3 &&
                scores.size(0) == boxes.size(0) && scores.size(2) == boxes.size(1),
-           Shape, "expects boxes [n, k, 4] and scores [n, classes, k]");
+           Shape, "expected boxes [n, k, 4] and scores [n, classes, k]");
   const int64_t images = boxes.size(0), n = boxes.size(1), classes = scores.size(1);
   const int64_t most = c.has(2) ? std::max<int64_t>(0, c.int_at(2)) : 0;
   const double threshold = c.has(3) ? c.number(3) : 0;
@@ -212,7 +212,7 @@ void col2im_of(OnnxCall& c) {
   int64_t per_block = 1, count = 1, plane = 1;
   for (size_t d = 0; d < n; ++d) {
     padded[d] = image[d] + pads[d] + pads[n + d];
-    TD_CHECK(block[d] > 0 && strides[d] > 0 && dilations[d] > 0, Value, "expects positive sizes");
+    TD_CHECK(block[d] > 0 && strides[d] > 0 && dilations[d] > 0, Value, "expected positive sizes");
     places[d] = (padded[d] - dilations[d] * (block[d] - 1) - 1) / strides[d] + 1;
     per_block *= block[d];
     count *= places[d];
