@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem quantize MODEL OUT.onnx`: a model with 8-bit weights and activations.
+// `tandem quantize MODEL OUT.onnx`: a model with 8-bit weights and activations. With --weights
+// int4 or int8 `tandem quantize MODEL OUT`: a decoder whose weights alone are codes.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +8,7 @@
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
 #include "tandem/recipe/quantize.h"
+#include "tandem/recipe/quantize_weights.h"
 
 namespace tandem::cli {
 namespace {
@@ -16,18 +18,49 @@ struct QuantizeVerb {
   recipe::QuantizeFileOptions options;
   std::string out, method, activations = "u8";
   double max_loss = 0;
-  bool per_tensor = false, no_bias = false, json = false;
+  int64_t group = 128, length = 512;
+  bool per_tensor = false, no_bias = false, asymmetric = false, json = false;
 };
+
+// The bits of "int4"; 0: it is a file of weights.
+int64_t code_bits(const std::string& weights) {
+  for (const int64_t bits : {2, 4, 8})
+    if (weights == fmt::format("int{}", bits)) return bits;
+  return 0;
+}
+
+void add_weights_alone(CLI::App& verb, QuantizeVerb& o) {
+  verb.add_option("--group", o.group, "Of --weights int4: inputs that share a scale (128)");
+  verb.add_flag("--asymmetric", o.asymmetric, "Of --weights int4: a zero point for each group");
+  verb.add_option("--length", o.length,
+                  "Of --weights int4: tokens of a window of a text file (512)");
+}
+
+void quantize_weights_alone(const QuantizeVerb& o, int64_t bits) {
+  recipe::QuantizeWeightsOptions w;
+  w.method = quant::weight_method_of(o.method.empty() ? "rtn" : o.method);
+  w.weights.bits = bits;
+  w.weights.group = o.group;
+  w.weights.symmetric = !o.asymmetric;
+  w.data = o.options.data;
+  w.samples = o.options.samples;
+  w.evaluated = o.options.evaluated;
+  w.length = o.length;
+  const recipe::QuantizeWeightsReport r = recipe::quantize_weights(o.model.model, o.out, w);
+  fmt::print("{}", o.json ? r.to_json().dump(2) + "\n" : r.to_string());
+}
 
 void add_calibration(CLI::App& verb, QuantizeVerb& o) {
   verb.add_option(
       "--data", o.options.data,
-      "A run's folder, a recipe, or inputs (.npy, .npz, .safetensors); default: the data "
-      "of the run");
+      "A run's folder, a recipe, or inputs (.npy, .npz, .safetensors; for --weights int4 a text "
+      "file); default: the data of the run");
   verb.add_option("--samples", o.options.samples, "Samples to calibrate with (256)");
   verb.add_option("--evaluate", o.options.evaluated, "Samples to evaluate with; 0: all");
-  verb.add_option("--method", o.method,
-                  "min-max, moving-average, percentile (default), entropy or mse");
+  verb.add_option(
+      "--method", o.method,
+      "min-max, moving-average, percentile (default), entropy or mse; of --weights int4: "
+      "rtn (default), gptq or awq");
   verb.add_option("--percentile", o.options.quant.percent,
                   "Of the method percentile: 99.9, 99.99 (default), 99.999");
 }
@@ -51,18 +84,22 @@ void add_rounding(CLI::App& verb, QuantizeVerb& o) {
 void add_quantize(CLI::App& app, int& code) {
   CLI::App* verb = app.add_subcommand(
       "quantize",
-      "A model with 8-bit weights and activations, as a QDQ ONNX file\n\n"
+      "A model with 8-bit weights and activations, as a QDQ ONNX file; with --weights int4 or int8 "
+      "a decoder\nwhose weights alone are codes, as a Hugging Face folder in GPTQ's format\n\n"
       "  tandem quantize runs/mnist-lenet5 lenet-int8.onnx --max-loss 0.3\n"
       "  tandem quantize resnet18.onnx resnet18-int8.onnx --data images.npy --method entropy\n"
-      "  tandem quantize net.onnx net-int8.onnx --data recipes/digits-cnn.yaml\n\n"
+      "  tandem quantize net.onnx net-int8.onnx --data recipes/digits-cnn.yaml\n"
+      "  tandem quantize Qwen3-0.6B qwen-int4 --weights int4 --method gptq --data text.txt\n\n"
       "Exit code 3 where no choice of layers meets --max-loss");
   auto o = std::make_shared<QuantizeVerb>();
   verb->add_option("model", o->model.model,
                    "A run's folder, an ONNX file, a model's name or a Hugging Face folder")
       ->required();
-  verb->add_option("out", o->out, "The ONNX file to write")->required();
+  verb->add_option("out", o->out, "The ONNX file to write; with --weights int4 the folder")
+      ->required();
   add_calibration(*verb, *o);
   add_rounding(*verb, *o);
+  add_weights_alone(*verb, *o);
   CLI::Option* loss = verb->add_option(
       "--max-loss", o->max_loss,
       "Points of accuracy that may be lost; the worst layers stay in floating point until then");
@@ -71,6 +108,7 @@ void add_quantize(CLI::App& app, int& code) {
   add_onnx_options(*verb, o->options.onnx);
   verb->callback([&code, o, loss] {
     init();
+    if (const int64_t bits = code_bits(o->model.weights)) return quantize_weights_alone(*o, bits);
     if (!o->method.empty()) o->options.quant.method = quant::method_of(o->method);
     o->options.quant.activations = o->activations == "i8" ? DType::i8 : DType::u8;
     o->options.quant.per_channel = !o->per_tensor;

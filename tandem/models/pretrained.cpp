@@ -8,6 +8,7 @@
 #include "tandem/base/budget.h"
 #include "tandem/base/log.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/models/codes.h"
 #include "tandem/models/pretrained/family_internal.h"
 #include "tandem/models/text/attention_internal.h"
 #include "tandem/ops/ops.h"
@@ -91,10 +92,21 @@ StateDict renamed(const StateDict& files, const Family& family) {
   return family.adapt ? family.adapt(std::move(out)) : out;
 }
 
+// How many numbers files hold; words of 32 bits with codes stand for several.
+int64_t numbers_in(const ModelConfig& c, const StateDict& files) {
+  int64_t each = 1, all = 0;
+  if (c.object("quantization_config")) {
+    const ModelConfig q = c.part("quantization_config");
+    each = 32 / std::clamp<int64_t>(q.integer("bits", q.integer("w_bit", 4)), 1, 32);
+  }
+  for (const auto& [name, t] : files)
+    all += t.numel() * (detail::ends_with(name, ".qweight") ? each : 1);
+  return all;
+}
+
 // The sizes a config claims must be backed by the files before memory is allocated for them.
 void check_claims(const ModelConfig& c, const StateDict& files) {
-  int64_t have = 0;
-  for (const auto& [name, t] : files) have += t.numel();
+  const int64_t have = numbers_in(c, files);
   const auto first = [&](std::initializer_list<const char*> keys) {
     for (const char* k : keys)
       if (const int64_t v = c.integer(k, 0, 0); v > 0) return static_cast<double>(v);
@@ -119,11 +131,6 @@ std::string listed(const std::vector<std::string>& names) {
   std::string out;
   for (size_t i = 0; i < names.size() && i < kShown; ++i) out += (i ? ", " : "") + names[i];
   return out + (names.size() > kShown ? fmt::format(" ... ({})", names.size()) : "");
-}
-
-void check_supported(const ModelConfig& c) {
-  if (c.object("quantization_config"))
-    c.fail("'quantization_config': quantised weights are not supported");
 }
 
 void load_into(PretrainedModel& model, const StateDict& files) {
@@ -227,7 +234,7 @@ Tensor PretrainedModel::first_tokens(const ModelInputs& prompt, int64_t n) const
 }
 
 std::unique_ptr<PretrainedModel> from_config(const ModelConfig& config) {
-  check_supported(config);
+  detail::check_codes_config(config);
   return family_of(config).make(config, detail::FileNames());
 }
 
@@ -263,9 +270,9 @@ std::unique_ptr<PretrainedModel> from_pretrained(const FilePath& folder) {
 std::unique_ptr<PretrainedModel> detail::load_family(const std::string& folder) {
   const std::string path = folder + "/config.json";
   const ModelConfig config = ModelConfig::from_file(path);
-  check_supported(config);
+  detail::check_codes_config(config);
   const Family& family = family_of(config);
-  const StateDict files = renamed(load_weights_of(folder), family);
+  StateDict files = renamed(load_weights_of(folder), family);
   check_claims(config, files);
   uint64_t given = 0;
   for (const auto& [name, t] : files)
@@ -273,6 +280,7 @@ std::unique_ptr<PretrainedModel> detail::load_family(const std::string& folder) 
   // What a config asks for is limited by what the files hold.
   const Budget budget(path, given);
   auto model = family.make(config, detail::FileNames(&files));
+  detail::take_codes(*model, files);
   load_into(*model, files);
   model->module().eval();
   return model;

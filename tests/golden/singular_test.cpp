@@ -197,6 +197,7 @@ const Reason kReasons[] = {
     {"as solve", {"ldl_solve"}},
     {"attention, which has cases, over gathered keys", {"paged_attention"}},
     {"linear in the scale", {"dequantize_linear"}},
+    {"linear in x and in the scale", {"matmul_nbits"}},
     {"straight-through gradients: tests/ops/quantize_test.cpp", {"fake_quantize"}},
 };
 

@@ -26,6 +26,8 @@ void register_depthwise_kernels();
 void register_packed_kernels();
 /// For the rows in ops/matmul/integer.h.
 void register_integer_kernels();
+/// For the row in ops/matmul/nbits.h.
+void register_nbits_kernels();
 void register_pool_kernels();
 void register_resample_kernels();
 void register_norm_kernels();

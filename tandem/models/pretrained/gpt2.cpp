@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tandem/models/pretrained/family_internal.h"
+#include "tandem/models/pretrained/projection_internal.h"
 #include "tandem/models/text/attention_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -32,15 +33,8 @@ struct Sizes {
   detail::Activation act;
 };
 
-class Conv1D : public nn::Module {
- public:
-  Conv1D(int64_t in, int64_t out)
-      : weight(nn::init::normal({in, out}, 0, 0.02)), bias(zeros({out})) {
-    TD_REGISTER(weight, bias);
-  }
-  Tensor forward(Tensor x) { return matmul(std::move(x), weight) + bias; }
-  Param weight, bias;
-};
+using detail::Conv1D;
+
 class Attention : public nn::Module {
  public:
   Attention(const Sizes& s, int64_t layer)

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "tandem/models/pretrained/projection_internal.h"
 #include "tandem/models/text/attention_internal.h"
 #include "tandem/nn/nn.h"
 
@@ -101,9 +102,9 @@ class Attention : public nn::Module {
   /// Keys and values of `memory`, as one call to a complete cache.
   void fill(nn::KVCache& cache, const Tensor& memory);
   AttentionSpec spec;
-  nn::Linear q;
-  std::optional<nn::Linear> k, v;
-  nn::Linear o;
+  Projection q;
+  std::optional<Projection> k, v;
+  Projection o;
   std::optional<Norm> q_norm, k_norm;
 };
 
@@ -121,8 +122,8 @@ class Mlp : public nn::Module {
   explicit Mlp(const MlpSpec& spec);
   Tensor forward(Tensor x);
   MlpSpec spec;
-  nn::Linear up, down;
-  std::optional<nn::Linear> gate;
+  Projection up, down;
+  std::optional<Projection> gate;
 };
 /// Each token goes to the `chosen` experts with the largest scores, weighted by the softmax over
 /// those (Jiang et al. 2024). gate_up_proj [experts, 2 inner, width], down_proj [experts, width,

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "tandem/ops/matmul/nbits.h"
 #include "tandem/ops/rule_internal.h"
 
 namespace tandem {
@@ -274,7 +275,8 @@ constinit const OpDef packed_integer_conv =
 }  // namespace op
 
 std::span<const OpDef* const> integer_rows() {
-  static constexpr const OpDef* kRows[] = {&op::matmul_integer, &op::conv_integer};
+  static constexpr const OpDef* kRows[] = {&op::matmul_integer, &op::conv_integer,
+                                           &op::matmul_nbits};
   return kRows;
 }
 

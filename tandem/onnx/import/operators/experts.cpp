@@ -5,6 +5,7 @@
 // counts for nothing, whatever it gives.
 #include "tandem/onnx/import/operators/activation_internal.h"
 #include "tandem/onnx/import/operators/quant_internal.h"
+#include "tandem/ops/matmul/nbits.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
@@ -117,7 +118,7 @@ void mixture(OnnxCall& c) {
 Tensor expert_numbers(const std::vector<Tensor>& in, int64_t bits, int64_t block) {
   TD_CHECK(in[0].dim() == 3 && in[1].defined(), Shape,
            "expected weights [experts, n, k] and scales");
-  const Tensor w = onnx_unpacked_bits(in[0], bits).to(DType::f32);
+  const Tensor w = unpack_codes(in[0], bits).to(DType::f32);
   const int64_t experts = w.size(0), n = w.size(1), k = w.size(2);
   TD_CHECK(block == 0 || k % block == 0, Shape, "rows of {} do not divide into blocks of {}", k,
            block);
@@ -129,7 +130,7 @@ Tensor expert_numbers(const std::vector<Tensor>& in, int64_t bits, int64_t block
   };
   Tensor y = w.reshape({experts, n, blocks, block ? block : k});
   if (in[2].defined()) {
-    const Tensor z = onnx_unpacked_bits(in[2], bits);
+    const Tensor z = unpack_codes(in[2], bits);
     y = y - beside(z.narrow(-1, 0, std::min(z.size(-1), block ? blocks : n)), "zero points");
   } else {
     y = y - static_cast<double>(int64_t{1} << (bits - 1));

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls with weights of 2, 4 or 8 bits that are packed in bytes, a scale per block (domain
-// com.microsoft): MatMulNBits, GatherBlockQuantized, MatMulBnb4. Constant weights become numbers
-// once in a trace.
+// com.microsoft): MatMulNBits, GatherBlockQuantized, MatMulBnb4. MatMulNBits is the row
+// matmul_nbits unless columns are reordered or zero points are numbers; other constant weights
+// become numbers once in a trace.
 #include "tandem/onnx/import/operators/quant_internal.h"
+#include "tandem/ops/matmul/nbits.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
-
-Tensor onnx_unpacked_bits(const Tensor& bytes, int64_t bits) {
-  if (bits == 8) return bytes;
-  std::vector<int64_t> shifts;
-  for (int64_t s = 0; s < 8; s += bits) shifts.push_back(s);
-  Shape shape = bytes.shape();
-  const int last = shape.rank() - 1;
-  shape[last] = shape[last] * static_cast<int64_t>(shifts.size());
-  const Tensor parts = bitwise_right_shift(bytes.unsqueeze(-1), tensor(shifts).to(DType::u8));
-  return bitwise_and(parts, (int64_t{1} << bits) - 1).reshape(shape);
-}
 
 namespace {
 
@@ -52,7 +43,7 @@ struct PackedMatrix {
     check(in[0], n * blocks() * bytes, "weights");
     check(in[1], n * blocks(), "scales");
     check_onnx_size(Shape(n, blocks() * block), sizeof(float));
-    Tensor w = onnx_unpacked_bits(in[0].reshape({n, blocks(), bytes}), bits).to(DType::f32);
+    Tensor w = unpack_codes(in[0].reshape({n, blocks(), bytes}), bits).to(DType::f32);
     Tensor scale = in[1].reshape({n, blocks()}).to(DType::f32), zero = zero_points(in[2]);
     w = w.reshape({n, blocks() * block}).narrow(1, 0, k);
     if (in[3].defined()) {
@@ -69,6 +60,24 @@ struct PackedMatrix {
     return contiguous(w * scale);
   }
 
+  /// The operands of matmul_nbits, where its layout can say them.
+  bool packed(const Tensor& zero, const Tensor& at) const {
+    return !at.defined() && (!zero.defined() || zero.dtype() == DType::u8);
+  }
+  Tensor codes(const Tensor& bytes) const {
+    check(bytes, n * blocks() * block * bits / 8, "weights");
+    return bytes.reshape({n, blocks(), block * bits / 8});
+  }
+  Tensor scales(const Tensor& t) const {
+    check(t, n * blocks(), "scales");
+    return t.reshape({n, blocks()}).to(DType::f32);
+  }
+  Tensor zeros(const Tensor& z) const {
+    const int64_t bytes = (blocks() * bits + 7) / 8;
+    check(z, n * bytes, "zero points");
+    return z.reshape({n, bytes});
+  }
+
  private:
   static void check(const Tensor& t, int64_t wanted, const char* what) {
     TD_CHECK(t.numel() == wanted, Shape, "expected {} elements of {}, got {}", wanted, what,
@@ -83,7 +92,7 @@ struct PackedMatrix {
     }
     const int64_t bytes = (blocks() * bits + 7) / 8;
     check(z, n * bytes, "zero points");
-    return onnx_unpacked_bits(z.reshape({n, bytes}), bits).narrow(1, 0, blocks()).to(DType::f32);
+    return unpack_codes(z.reshape({n, bytes}), bits).narrow(1, 0, blocks()).to(DType::f32);
   }
 };
 
@@ -98,6 +107,15 @@ void matmul_nbits(OnnxCall& c) {
   TD_CHECK(c.attr("weight_prepacked", 0) == 0, Unsupported,
            "its weights are stored in an order for one kind of device");
   const PackedMatrix m{matrix_size(c, "N"), matrix_size(c, "K"), block_of(c, 0), bits_of(c)};
+  if (m.packed(c.x_or_none(3), c.x_or_none(4))) {
+    const Tensor x = c.x(0), zero = c.x_or_none(3), bias = c.x_or_none(5);
+    const Tensor scale =
+        onnx_known(c, {2}, [&](const std::vector<Tensor>& in) { return m.scales(in[0]); });
+    Tensor y = matmul_nbits(x.to(DType::f32), {m.codes(c.x(1)), scale,
+                                               zero.defined() ? m.zeros(zero) : Tensor(), m.bits});
+    if (bias.defined()) y = y + bias.to(DType::f32);
+    return c.set(0, y.to(x.dtype()));
+  }
   const Tensor w =
       onnx_known(c, {1, 2, 3, 4}, [&](const std::vector<Tensor>& in) { return m.numbers(in); });
   c.set(0, times(c.x(0), w, c.x_or_none(5)));
@@ -138,7 +156,7 @@ void matmul_bnb4(OnnxCall& c) {
              bytes.shape().to_string(), scales.shape().to_string(), n, k, block);
     check_onnx_size(Shape(n, k), sizeof(float));
     // The first of two numbers is in the upper bits.
-    const Tensor pairs = flip(onnx_unpacked_bits(bytes.reshape({-1, 1}), 4), {1});
+    const Tensor pairs = flip(unpack_codes(bytes.reshape({-1, 1}), 4), {1});
     const Tensor codes = pairs.reshape({-1}).narrow(0, 0, all).to(DType::i64);
     const Tensor scale = repeat_interleave(scales.reshape({-1}).to(DType::f32), block, 0);
     return (index_select(code_book(kind), 0, codes) * scale.narrow(0, 0, all)).reshape({n, k});
@@ -174,10 +192,10 @@ void gather_block_quantized(OnnxCall& c) {
   auto taken = [&](const Tensor& t) {
     return t.size(axis) == 1 && data.size(axis) != 1 ? t : index_select(t, axis, rows.flat);
   };
-  Tensor y = onnx_unpacked_bits(taken(data), bits).to(DType::f32);
+  Tensor y = unpack_codes(taken(data), bits).to(DType::f32);
   Tensor scale = taken(c.x(2)).to(DType::f32), zero;
   if (c.has(3)) {
-    zero = onnx_unpacked_bits(taken(c.x(3)), bits).to(DType::f32);
+    zero = unpack_codes(taken(c.x(3)), bits).to(DType::f32);
     zero = zero.narrow(across, 0, scale.size(across));
     y = y - onnx_beside(zero, y, across, block);
   } else if (bytes) {

@@ -45,9 +45,6 @@ struct OnnxRounded {
 };
 OnnxRounded onnx_rounded(const Tensor& x);
 
-/// [..., n] bytes as [..., n * 8 / bits] numbers, those in the lowest bits first.
-Tensor onnx_unpacked_bits(const Tensor& bytes, int64_t bits);
-
 /// f(inputs `which`; undefined where absent). Where they are all known it is computed at once: in a
 /// trace the result is a constant.
 template <class F>
