@@ -55,7 +55,7 @@ Step step_of(const float* w, int64_t n, const WeightOptions& o) {
 /// A weight on its way to codes, dense in f32, and what comes of it.
 struct Rounding {
   Rounding(const Tensor& weight, const WeightOptions& options) : o(options) {
-    TD_CHECK(weight.defined() && weight.dim() == 2, Shape, "expects a weight [n, k], got {}",
+    TD_CHECK(weight.defined() && weight.dim() == 2, Shape, "expected a weight [n, k], got {}",
              weight.defined() ? weight.shape().to_string() : "none");
     TD_CHECK(o.bits == 2 || o.bits == 4 || o.bits == 8, Value,
              "codes of {} bits were asked for, expected 2, 4 or 8", o.bits);

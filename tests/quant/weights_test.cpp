@@ -96,7 +96,7 @@ TEST(Weights, RefusesWhatHasNoCodes) {
   refused("codes of 3 bits", [&] { round_weight(w, {.bits = 3}); });
   refused("groups of 0", [&] { round_weight(w, {.group = 0}); });
   refused("the weight holds inf", [&] { round_weight(w / 0.0); });
-  refused("expects a weight [n, k]", [&] { round_weight(ones({3})); });
+  refused("expected a weight [n, k]", [&] { round_weight(ones({3})); });
   refused("there are sums of 0 rows", [&] { gptq_weight(w, {}); });
   refused("no method of rounding weights", [] { weight_method_of("best"); });
 }
