@@ -27,7 +27,7 @@ PackedCodes random_codes(int64_t n, int64_t groups, int64_t group, int64_t bits,
 }
 
 // The largest difference from the product in f64, relative to the largest value.
-double error_of(const Tensor& y, const Tensor& x, const PackedCodes& w) {
+double relative_error(const Tensor& y, const Tensor& x, const PackedCodes& w) {
   const Tensor all = dequantize_codes(w).to(float64).narrow(1, 0, x.size(-1));
   const Tensor want = matmul(x.to(float64), all.t());
   EXPECT_EQ(y.shape(), want.shape());
@@ -74,7 +74,7 @@ TEST_F(NBits, IsTheProductWithTheNumbers) {
           // Eager code keeps plans by shape: another n for each instruction set.
           const PackedCodes w = random_codes(n + at, (k + group - 1) / group, group, bits, zero);
           const Tensor x = randn({m, k});
-          EXPECT_LT(error_of(matmul_nbits(x, w), x, w), 2e-6)
+          EXPECT_LT(relative_error(matmul_nbits(x, w), x, w), 2e-6)
               << loops->lanes << " lanes, " << m << " " << k << " " << n << " " << group << " "
               << bits << " " << zero;
         }
@@ -84,17 +84,17 @@ TEST_F(NBits, IsTheProductWithTheNumbers) {
 TEST_F(NBits, TakesOtherDtypesAndStrides) {
   const PackedCodes w = random_codes(20, 3, 128, 4, true);
   const Tensor b = randn({3, 384}).to(bfloat16);
-  EXPECT_LT(error_of(matmul_nbits(b, w), b, w), 4e-3);
+  EXPECT_LT(relative_error(matmul_nbits(b, w), b, w), 4e-3);
   const Tensor h = randn({3, 384}).to(float16);
-  EXPECT_LT(error_of(matmul_nbits(h, w), h, w), 5e-4);
+  EXPECT_LT(relative_error(matmul_nbits(h, w), h, w), 5e-4);
   const Tensor turned = randn({384, 2, 3}).permute({2, 1, 0});
-  EXPECT_LT(error_of(matmul_nbits(turned, w), turned, w), 2e-6);
+  EXPECT_LT(relative_error(matmul_nbits(turned, w), turned, w), 2e-6);
   EXPECT_EQ(matmul_nbits(turned, w).to_vector<float>(),
             matmul_nbits(turned.contiguous(), w).to_vector<float>());
   PackedCodes half = w;
   half.scale = w.scale.to(float16);
   const Tensor x = randn({2, 384});
-  EXPECT_LT(error_of(matmul_nbits(x, half), x, half), 2e-6);
+  EXPECT_LT(relative_error(matmul_nbits(x, half), x, half), 2e-6);
 }
 
 // A text's numbers must not depend on those that are decoded beside it.
@@ -111,8 +111,10 @@ TEST_F(NBits, RowsDoNotDependOnTheOthers) {
 TEST_F(NBits, CompiledAndThreadedGiveTheSameBits) {
   const PackedCodes w = random_codes(300, 4, 128, 4, true);
   const Tensor x = randn({9, 512}), want = matmul_nbits(x, w);
-  const PackedCodes held{constant(w.codes), constant(w.scale), constant(w.zero), w.bits};
-  auto f = compile([&](Tensor t) { return relu(matmul_nbits(t * 2.0, held)) + 1.0; });
+  const auto held = [&] {
+    return PackedCodes{constant(w.codes), constant(w.scale), constant(w.zero), w.bits};
+  };
+  auto f = compile([&](Tensor t) { return relu(matmul_nbits(t * 2.0, held())) + 1.0; });
   EXPECT_EQ(f(x).to_vector<float>(), (relu(matmul_nbits(x * 2.0, w)) + 1.0).to_vector<float>());
   const int before = num_threads();
   for (const int threads : {1, 2, 5}) {
@@ -120,8 +122,8 @@ TEST_F(NBits, CompiledAndThreadedGiveTheSameBits) {
     EXPECT_EQ(matmul_nbits(x, w).to_vector<float>(), want.to_vector<float>()) << threads;
   }
   set_num_threads(before);
-  auto rows = vmap([&](Tensor t) { return matmul_nbits(t, held); });
-  EXPECT_LT(error_of(rows(x), x, w), 2e-6);
+  auto rows = vmap([&](Tensor t) { return matmul_nbits(t, held()); });
+  EXPECT_LT(relative_error(rows(x), x, w), 2e-6);
 }
 
 TEST_F(NBits, GradientsReachInputAndScale) {

@@ -32,11 +32,11 @@ struct Lanes {
     return _mm512_permutexvar_ps(at, all);
   }
   static float sum(V v) {
-    const __m256 b =
-        _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_maskz_extractf32x8_ps(0xff, v, 1));
-    __m128 a = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
-    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
-    return _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps(a, a, 1)));
+    float lane[kWidth];
+    store(lane, v);
+    for (int half = kWidth / 2; half > 0; half /= 2)
+      for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+    return lane[0];
   }
   template <int bits>
   static I load_codes(const uint8_t* p) {
