@@ -8,6 +8,7 @@
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
 #include "tandem/io/json.h"
+#include "tandem/models/adapters.h"
 #include "tandem/models/text/generate.h"
 #include "tandem/recipe/generate.h"
 #include "tandem/recipe/generate_options.h"
@@ -39,6 +40,7 @@ constexpr Flag kFlags[] = {
     {"--steps", "INT", "Sampler steps of a DDPM (the recipe's)"},
     {"--guidance", "NUMBER", "Guidance of a DDPM towards the class, 1: none (2)"},
     {"--seed", "INT", "Seed of the sampling (0)"},
+    {"--adapter", "DIR", "A LoRA adapter of a Hugging Face folder, as peft writes it"},
     {"--dtype", "TEXT", "Of a Hugging Face folder's weights: f32, or bf16 (half the memory)"},
     {"--output", "FILE", "Images: a grid (.png) or arrays (.npy, .npz, .safetensors)"},
     {"--columns", "INT", "Columns of the grid (as many as rows)"},
@@ -144,11 +146,13 @@ void from_pretrained(const Arguments& a, recipe::Options& o) {
   const std::string dtype = o.text("--dtype", "f32");
   if (dtype != "f32" && dtype != "bf16")
     o.fail("--dtype", fmt::format("expected f32 or bf16, got '{}'", dtype));
+  const std::string adapter = o.text("--adapter", "");
   recipe::refuse_left(o, "a Hugging Face folder");
   if (s.prompts.empty()) o.fail("--prompt", "is missing");
   const text::Tokenizer tokenizer =
       text::Tokenizer::from_file(a.folder + "/tokenizer.json").with_padding({}).with_truncation({});
   const auto model = models::from_pretrained(a.folder);
+  if (!adapter.empty()) models::merge_adapter(*model, models::load_adapter(adapter, *model));
   if (dtype == "bf16") model->module().to(DType::bf16);
   std::vector<std::vector<int64_t>> ids, rows;
   for (const std::string& p : s.prompts) ids.push_back(tokenizer.encode(p).ids);
