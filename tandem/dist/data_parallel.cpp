@@ -8,6 +8,7 @@
 #include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/reducer_internal.h"
+#include "tandem/dist/shard_reducer_internal.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
 #include "tandem/nn/norm.h"
@@ -29,7 +30,7 @@ std::vector<nn::detail::BatchNorm*> batch_norms_of(nn::Module& net) {
   return all;
 }
 
-std::vector<std::string> layout_of(nn::Module& net, const Reducer& reducer,
+std::vector<std::string> layout_of(nn::Module& net, const Reducer* reducer,
                                    const DataParallelOptions& o) {
   std::vector<std::string> lines;
   for (const auto& [name, p] : net.named_parameters())
@@ -38,9 +39,12 @@ std::vector<std::string> layout_of(nn::Module& net, const Reducer& reducer,
   for (const auto& [name, b] : net.named_buffers())
     lines.push_back(
         fmt::format("buffer '{}' {}{}", name, to_string(b.dtype()), b.shape().to_string()));
-  for (std::string& line : reducer.plan()) lines.push_back(std::move(line));
-  lines.push_back(fmt::format("the options broadcast_buffers={} shards={} sync_batchnorm={}",
-                              o.broadcast_buffers, o.shards, o.sync_batchnorm));
+  if (reducer)
+    for (std::string& line : reducer->plan()) lines.push_back(std::move(line));
+  lines.push_back(fmt::format(
+      "the options broadcast_buffers={} shards={} sync_batchnorm={} sharding={} bucket_cap_mb={}",
+      o.broadcast_buffers, o.shards, o.sync_batchnorm, static_cast<int>(o.sharding),
+      o.bucket_cap_mb));
   return lines;
 }
 
@@ -93,18 +97,24 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
       !options_.sync_batchnorm || options_.shards == 0, Value,
       "DataParallel expects either shards or sync_batchnorm, got both\nA shard is a batch of its "
       "own: its statistics do not depend on the number of ranks.");
-  reducer_ = std::make_unique<Reducer>(std::move(params), options_, engine_);
   if (engine_->size() == 1) {
+    reducer_ = std::make_unique<BucketReducer>(std::move(params), options_, engine_);
     reducer_->pause(true);
     return;
   }
-  compare_lines(*engine_, layout_of(net, *reducer_, options_), "nets",
+  const bool sharded = options_.sharding != Sharding::none;
+  if (!sharded) reducer_ = std::make_unique<BucketReducer>(params, options_, engine_);
+  compare_lines(*engine_, layout_of(net, reducer_.get(), options_), "nets",
                 "All ranks must build the same net, with the same options.");
   std::vector<Cell*> cells;
   for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
   broadcast_cells(*engine_, cells, "parameters");
   if (const std::vector<Cell*> buffers = cells_of_buffers(net); !buffers.empty())
     broadcast_cells(*engine_, buffers, "buffers");
+  if (sharded) {
+    sharded_ = std::make_unique<ShardedParams>(net, params, options_, engine_);
+    reducer_ = std::make_unique<ShardReducer>(std::move(params), *sharded_, options_, engine_);
+  }
   if (options_.sync_batchnorm)
     for (nn::detail::BatchNorm* norm : batch_norms_of(net))
       norm->set_sum_over_ranks([e = engine_](const Tensor& x) {
@@ -119,6 +129,7 @@ DataParallel::~DataParallel() {
 
 void DataParallel::sync_buffers() {
   if (engine_->size() == 1) return;
+  if (sharded_ && !is_tracing()) sharded_->sync();
   if (is_tracing()) {
     for (const Buffer& b : net_.buffers()) b.assign_(broadcast(b.value(), 0, engine_));
     return;
@@ -128,7 +139,10 @@ void DataParallel::sync_buffers() {
 }
 
 Tensor DataParallel::operator()(Tensor x, SourceLocation loc) {
-  if (options_.broadcast_buffers && net_.is_training() && !in_shard_) sync_buffers();
+  if (options_.broadcast_buffers && net_.is_training() && !in_shard_)
+    sync_buffers();
+  else if (sharded_ && !is_tracing())
+    sharded_->sync();
   return net_(std::move(x), loc);
 }
 

@@ -9,8 +9,18 @@
 
 #include "tandem/dist/process_group.h"
 #include "tandem/nn/module.h"
+#include "tandem/optim/optimizer.h"
 
 namespace tandem::distributed {
+
+/// What ranks share out, each holding a part: ZeRO (Rajbhandari et al. 2020). In PyTorch's words,
+/// ZeroRedundancyOptimizer and FullyShardedDataParallel.
+enum class Sharding : uint8_t {
+  none,
+  zero1,  ///< the optimizer's state
+  zero2,  ///< and the gradients
+  zero3,  ///< and the parameters, gathered when they are read and dropped after use
+};
 
 struct DataParallelOptions {
   /// Give rank 0's buffers (running statistics) to all before each forward pass in training mode.
@@ -24,9 +34,13 @@ struct DataParallelOptions {
   /// Batch norms use the statistics of all ranks' samples (PyTorch's SyncBatchNorm), whose numbers
   /// may differ. Not with shards, which are batches of their own.
   bool sync_batchnorm = false;
+  /// The optimizer takes DataParallel::parameters(), whose updates must be elementwise. A unit of
+  /// parameters that come and go together is the largest module of at most bucket_cap_mb.
+  Sharding sharding = Sharding::none;
 };
 
 class Reducer;
+class ShardedParams;
 
 /// `distributed::DataParallel model(net); cross_entropy(model(x), y).backward(); opt.step();`
 ///
@@ -46,10 +60,47 @@ class TD_API DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
+  /// What an optimizer updates: the net's parameters, or this rank's part of each, flat, with the
+  /// parameter's name.
+  std::vector<Param> parameters() const;
+  /// Gradient clipping by the norm over all ranks' parts; gives the norm before. All ranks call it.
+  Tensor clip_grad_norm_(double max_norm, double norm_type = 2.0,
+                         SourceLocation loc = SourceLocation::here());
+  /// The norm that it gives, without a change.
+  Tensor get_total_norm(double norm_type = 2.0, SourceLocation loc = SourceLocation::here());
+
+  // ---- whole states, those of a net that is not sharded; all ranks call these
+  /// The net's; another may be loaded by its own load_state_dict(), on all ranks.
+  StateDict state_dict();
+  /// That of an optimizer over parameters(), and loading one that was saved on any number of ranks.
+  StateDict optim_state_dict(const optim::Optimizer& optimizer);
+  void load_optim_state_dict(optim::Optimizer& optimizer, const StateDict& whole);
+  /// What of it belongs to this rank.
+  StateDict parts_of_optim_state(const optim::Optimizer& optimizer, const StateDict& whole) const;
+  /// Have this optimizer over the net's parameters update parameters() instead, with the state that
+  /// it has; back again. Throws Unsupported where its updates are not elementwise.
+  void shard_optimizer(optim::Optimizer& optimizer);
+  void unshard_optimizer(optim::Optimizer& optimizer);
+  // ---- checkpoints that no rank holds as a whole; all ranks call these
+  /// Each rank writes a safetensors file with its parts of the net and of an optimizer over
+  /// parameters() into the folder; rank 0 its buffers and counts, and "index.json" when all is
+  /// there.
+  void save_sharded(const std::string& folder, const optim::Optimizer& optimizer);
+  /// Load what any number of ranks has saved. Throws Io and Format for what is not a checkpoint,
+  /// Value for one of another net; nothing has changed then.
+  void load_sharded(const std::string& folder, optim::Optimizer& optimizer);
+
+  /// Have all parameters here until reshard() or the next step: reading them makes no call then.
+  void unshard();
+  void reshard();
+  /// Leave whole values in the net for good; no step may follow.
+  void restore();
+
   /// The net's result. A net whose forward takes something else is called by itself, after
   /// sync_buffers().
   Tensor operator()(Tensor x, SourceLocation loc = SourceLocation::here());
-  /// Rank 0's buffers to all ranks.
+  /// Rank 0's buffers to all ranks. Parameters that were gathered before the optimizer's last step
+  /// are dropped.
   void sync_buffers();
   nn::Module& module() const { return net_; }
   Engine& engine() const { return *engine_; }
@@ -94,6 +145,7 @@ class TD_API DataParallel {
   nn::Module& net_;
   DataParallelOptions options_;
   std::shared_ptr<Engine> engine_;
+  std::unique_ptr<ShardedParams> sharded_;  ///< null: not sharded
   std::unique_ptr<Reducer> reducer_;
   bool in_shard_ = false;
 };

@@ -25,30 +25,20 @@ char* element(const Tensor& flat, int64_t at) {
 
 }  // namespace
 
-Reducer::Reducer(std::vector<NamedParam> params, const DataParallelOptions& options,
-                 std::shared_ptr<Engine> engine)
-    : params_(std::move(params)),
-      group_(std::move(engine)),
-      engine_(*group_),
-      ordered_(options.shards > 0),
-      places_(params_.size()) {
-  std::vector<GradSlot*> slots;
+Reducer::Reducer(std::vector<NamedParam> params, std::shared_ptr<Engine> engine)
+    : params_(std::move(params)), group_(std::move(engine)), engine_(*group_) {
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& p = params_[i].param;
     TD_CHECK(is_host(p.device()), Unsupported,
              "DataParallel expects parameters on the host, '{}' lies elsewhere", params_[i].name);
-    slots.push_back(p.cell()->slot().get());
-    index_[slots.back()] = i;
+    index_[p.cell()->slot().get()] = i;
   }
-  make_buckets(options);
-  if (engine_.size() > 1) watch_gradients(slots, *this);
 }
 
-Reducer::~Reducer() {
-  unwatch_gradients(*this);
-  for (Bucket& b : buckets_) try {  // after an error: nobody may write to a bucket that is gone
-      b.work.wait();
-    } catch (...) {}
+void Reducer::watch() {
+  std::vector<GradSlot*> slots;
+  for (const NamedParam& p : params_) slots.push_back(p.param.cell()->slot().get());
+  watch_gradients(slots, *this);
 }
 
 bool Reducer::pause(bool on) {
@@ -65,8 +55,24 @@ bool Reducer::paused() const {
   return pause_->on;
 }
 
+BucketReducer::BucketReducer(std::vector<NamedParam> params, const DataParallelOptions& options,
+                             std::shared_ptr<Engine> engine)
+    : Reducer(std::move(params), std::move(engine)),
+      ordered_(options.shards > 0),
+      places_(params_.size()) {
+  make_buckets(options);
+  if (engine_.size() > 1) watch();
+}
+
+BucketReducer::~BucketReducer() {
+  unwatch_gradients(*this);
+  for (Bucket& b : buckets_) try {  // after an error: nobody may write to a bucket that is gone
+      b.work.wait();
+    } catch (...) {}
+}
+
 // Last parameters first: their gradients are complete first.
-void Reducer::make_buckets(const DataParallelOptions& o) {
+void BucketReducer::make_buckets(const DataParallelOptions& o) {
   TD_CHECK(o.bucket_cap_mb > 0 && o.first_bucket_mb > 0, Value,
            "DataParallel expects buckets of more than 0 MB, got {} and {}", o.bucket_cap_mb,
            o.first_bucket_mb);
@@ -93,7 +99,7 @@ void Reducer::make_buckets(const DataParallelOptions& o) {
 }
 
 // A flag for each parameter after the gradients: who used it travels with them.
-void Reducer::close_bucket(Bucket& b) {
+void BucketReducer::close_bucket(Bucket& b) {
   for (const size_t i : b.params) {
     places_[i].bucket = buckets_.size();
     places_[i].flag = b.elements++;
@@ -101,7 +107,7 @@ void Reducer::close_bucket(Bucket& b) {
   buckets_.push_back(std::move(b));
 }
 
-std::vector<std::string> Reducer::plan() const {
+std::vector<std::string> BucketReducer::plan() const {
   std::vector<std::string> lines;
   for (size_t k = 0; k < buckets_.size(); ++k) {
     std::string line =
@@ -112,7 +118,7 @@ std::vector<std::string> Reducer::plan() const {
   return lines;
 }
 
-void Reducer::begin_pass() {
+void BucketReducer::begin_pass() {
   engine_.set_step(++steps_);
   next_ = 0;
   for (Place& p : places_) p.given = false;
@@ -120,7 +126,7 @@ void Reducer::begin_pass() {
 }
 
 // A parameter's gradient of this rank is known: `used` says whether this pass has added to it.
-void Reducer::give(size_t i, bool used) {
+void BucketReducer::give(size_t i, bool used) {
   Place& p = places_[i];
   Bucket& b = buckets_[p.bucket];
   if (b.given == 0) {
@@ -150,7 +156,7 @@ void Reducer::give(size_t i, bool used) {
   launch_full();
 }
 
-void Reducer::launch_full() {
+void BucketReducer::launch_full() {
   for (; next_ < buckets_.size() && buckets_[next_].given == buckets_[next_].params.size();
        ++next_) {
     Bucket& b = buckets_[next_];
@@ -159,7 +165,7 @@ void Reducer::launch_full() {
   }
 }
 
-void Reducer::end_pass(double divisor) {
+void BucketReducer::end_pass(double divisor) {
   for (size_t i = 0; i < params_.size(); ++i)
     if (!places_[i].given) give(i, false);
   for (Bucket& b : buckets_) {
@@ -169,7 +175,7 @@ void Reducer::end_pass(double divisor) {
   }
 }
 
-void Reducer::take_views(Bucket& b, double divisor) {
+void BucketReducer::take_views(Bucket& b, double divisor) {
   const auto flags = static_cast<int64_t>(b.params.size());
   const std::vector<float> users = narrow(b.flat, 0, b.elements - flags, flags).to_vector<float>();
   divide({b.flat.impl()->data, b.elements - flags, b.dtype}, divisor);
@@ -182,7 +188,7 @@ void Reducer::take_views(Bucket& b, double divisor) {
   }
 }
 
-void Reducer::reduce_all(double divisor) {
+void BucketReducer::reduce_all(double divisor) {
   const NoGradGuard no_grad;
   if (is_tracing()) {
     std::vector<char> given;
@@ -196,7 +202,7 @@ void Reducer::reduce_all(double divisor) {
 
 // ---- what the walk tells
 
-void Reducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph) {
+void BucketReducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph) {
   if (paused()) return;
   TD_CHECK(
       !create_graph, Unsupported,
@@ -204,20 +210,20 @@ void Reducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph)
       "it under no_sync(), or use grad().");
   begin_pass();
   std::vector<char> comes(params_.size(), 0);
-  for (const GradSlot* s : reached) comes[index_.at(s)] = 1;
+  for (const GradSlot* s : reached) comes[index_of(*s)] = 1;
   for (size_t i = params_.size(); i-- > 0;)
     if (!comes[i]) give(i, false);
 }
 
-void Reducer::gradient_ready(GradSlot& slot) {
-  const size_t i = index_.at(&slot);
+void BucketReducer::gradient_ready(GradSlot& slot) {
+  const size_t i = index_of(slot);
   if (paused())
     places_[i].unsent = true;
   else if (!places_[i].given)
     give(i, true);
 }
 
-void Reducer::walk_ends(bool failed) {
+void BucketReducer::walk_ends(bool failed) {
   if (paused()) return;
   if (failed) {
     // Other ranks wait for buckets that will not come.
@@ -230,7 +236,7 @@ void Reducer::walk_ends(bool failed) {
 // ---- in a trace: the same buckets, as rows of the program
 
 // Which parameters have a gradient is the trace's, the same on all ranks: no flags travel.
-void Reducer::reduce_traced(const std::vector<char>& given, double divisor) {
+void BucketReducer::reduce_traced(const std::vector<char>& given, double divisor) {
   for (size_t k = 0; k < buckets_.size(); ++k) {
     std::vector<Tensor> parts;
     for (const size_t i : buckets_[k].params)
@@ -249,11 +255,11 @@ void Reducer::reduce_traced(const std::vector<char>& given, double divisor) {
   }
 }
 
-void Reducer::gradients_traced(std::span<GradSlot* const> slots) {
+void BucketReducer::gradients_traced(std::span<GradSlot* const> slots) {
   if (paused()) return;
   const NoGradGuard no_grad;
   std::vector<char> given(params_.size(), 0);
-  for (const GradSlot* s : slots) given[index_.at(s)] = 1;
+  for (const GradSlot* s : slots) given[index_of(*s)] = 1;
   reduce_traced(given, engine_.size());
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reducer: the buckets of DataParallel. A gradient that is complete is copied to its place in a
-// flat bucket; full buckets are reduced in order of their index, which is the same on all ranks,
-// while the walk computes the rest. At the end the parameters' gradients are views of the buckets.
+// Reducers of DataParallel: what watches the gradients of its net. BucketReducer: a gradient that
+// is complete is copied to its place in a flat bucket; full buckets are reduced in order of their
+// index, which is the same on all ranks, while the walk computes the rest. At the end the
+// parameters' gradients are views of the buckets. (shard_reducer_internal.h has the one of sharded
+// nets.)
 #pragma once
 
 #include <string>
@@ -18,20 +20,47 @@ struct NamedParam {
   Param param;
 };
 
-class Reducer final : public GradWatcher {
+class Reducer : public GradWatcher {
  public:
-  Reducer(std::vector<NamedParam> params, const DataParallelOptions& options,
-          std::shared_ptr<Engine> engine);
-  ~Reducer() override;
-
   /// Reduce what the slots hold now; sums are divided by `divisor`.
-  void reduce_all(double divisor);
+  virtual void reduce_all(double divisor) = 0;
+  /// A line for each bucket: which parameters it holds.
+  virtual std::vector<std::string> plan() const = 0;
   /// While on, walks reduce nothing. Gives what it was.
   bool pause(bool on);
   int64_t steps() const { return steps_; }
   const std::vector<NamedParam>& params() const { return params_; }
-  /// A line for each bucket: which parameters it holds.
-  std::vector<std::string> plan() const;
+
+ protected:
+  Reducer(std::vector<NamedParam> params, std::shared_ptr<Engine> engine);
+  bool paused() const;
+  size_t index_of(const GradSlot& slot) const { return index_.at(&slot); }
+  /// Have walks tell this one of the parameters' gradients.
+  void watch();
+
+  std::vector<NamedParam> params_;
+  std::shared_ptr<Engine> group_;
+  Engine& engine_;  ///< the group's
+  int64_t steps_ = 0;
+
+ private:
+  /// A compiled program depends on it.
+  struct Pause : RefCounted {
+    bool on = false;
+  };
+  Ref<Pause> pause_ = make_ref<Pause>();
+  bool paused_in_trace_ = false;  ///< by what is traced itself
+  std::unordered_map<const GradSlot*, size_t> index_;
+};
+
+class BucketReducer final : public Reducer {
+ public:
+  BucketReducer(std::vector<NamedParam> params, const DataParallelOptions& options,
+                std::shared_ptr<Engine> engine);
+  ~BucketReducer() override;
+
+  void reduce_all(double divisor) override;
+  std::vector<std::string> plan() const override;
 
   void walk_begins(std::span<GradSlot* const> reached, bool create_graph) override;
   void gradient_ready(GradSlot& slot) override;
@@ -63,22 +92,10 @@ class Reducer final : public GradWatcher {
   void take_views(Bucket& b, double divisor);
   void reduce_traced(const std::vector<char>& given, double divisor);
 
-  std::vector<NamedParam> params_;
-  std::shared_ptr<Engine> group_;
-  Engine& engine_;  ///< the group's
-  bool ordered_;    ///< sums of shards: by the tree on every engine
+  bool ordered_;  ///< sums of shards: by the tree on every engine
   std::vector<Place> places_;
-  std::unordered_map<const GradSlot*, size_t> index_;
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  ///< bucket that is reduced next
-  /// A compiled program depends on it.
-  struct Pause : RefCounted {
-    bool on = false;
-  };
-  bool paused() const;
-  Ref<Pause> pause_ = make_ref<Pause>();
-  bool paused_in_trace_ = false;  ///< by what is traced itself
-  int64_t steps_ = 0;
 };
 
 /// Give rank 0's values of these cells to all ranks.

@@ -14,6 +14,7 @@
 
 #include "tandem/grad/grad_watch_internal.h"
 #include "tandem/graph/apply.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/graph/expression/derivative.h"
 #include "tandem/graph/infer.h"
 #include "tandem/graph/trace.h"
@@ -229,6 +230,7 @@ void visit(Walk& walk, Walk::Item& item, const std::vector<bool>& needed,
            "Call the first backward() with retain_graph = true.",
            n.op->name);
   ScopeGuard scope(n.scope, n.loc);
+  if (TD_UNLIKELY(detail::any_absent())) detail::bring_saved(n);
   SmallVec<Tensor, 4> results(n.in.size());
   VjpCall c{n, item.grads, results, item.grads.data()};
   // What the rule makes from nothing lies where the op's results do.

@@ -4,6 +4,7 @@
 #include "tandem/graph/cell.h"
 
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/trace.h"
 #include "tandem/tensor/device_memory.h"
@@ -47,12 +48,15 @@ Tensor Cell::read() const {
       for (auto& [cell, value] : *c.redirect)
         if (cell == this) return value;
     if (Trace* t = cell_trace()) return t->read_cell(*this);
+    if (detail::any_absent() && detail::is_absent(value_)) detail::bring_value(*this, value_);
     if (c.cell_log) {
       Tensor v = value_;
       c.cell_log->emplace_back(Ref<RefCounted>::share(const_cast<Cell*>(this)), v);
       return v;
     }
   }
+  if (TD_UNLIKELY(detail::any_absent()) && detail::is_absent(value_))
+    detail::bring_value(*this, value_);
   std::lock_guard hold(lock_);
   return value_;
 }

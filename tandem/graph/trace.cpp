@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/graph/cells/waiting_updates.h"
 
 namespace tandem {
@@ -168,6 +169,8 @@ Tensor Trace::read_cell(const Cell& cell) {
   Graph::CellUse& u = use_of(const_cast<Cell&>(cell));
   if (u.exit.defined()) return u.exit;
   if (lazy) {
+    if (detail::any_absent() && detail::is_absent(cell.value_))
+      detail::bring_value(cell, cell.value_);
     std::lock_guard hold(cell.lock_);
     return cell.value_;
   }

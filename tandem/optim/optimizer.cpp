@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/ops/reduce/reduce.h"
@@ -144,6 +145,22 @@ void Optimizer::add_param_group(ParamGroup group) {
     else
       k.values = Buffer(numbers_of(v));
     k.values.cell()->name = fmt::format("{}.{}", type_, k.name);
+  }
+}
+
+void Optimizer::replace_params(const std::vector<Param>& params) {
+  TD_CHECK(params.size() == params_.size(), Value,
+           "{} has {} parameters, they cannot be replaced by {}", type_, params_.size(),
+           params.size());
+  const std::vector<Param> before = std::exchange(params_, params);
+  const auto states = std::exchange(states_, decltype(states_)(params.size()));
+  try {
+    for (size_t i = 0; i < params_.size(); ++i)
+      init(Options(groups_[group_of_[i]].options, type_), i);
+  } catch (...) {
+    params_ = before;
+    states_ = states;
+    throw;
   }
 }
 

@@ -107,6 +107,12 @@ class TD_API Optimizer {
   /// Number of updates so far (of the parameter that had most), as a value.
   Tensor step_count() const;
   const char* type() const { return type_; }
+  /// Does an element's update depend on that element alone? Then a part of a parameter may be
+  /// updated by itself.
+  virtual bool elementwise() const { return true; }
+  /// Update these instead: one for each of params(), in their order, of any shape. Moments start
+  /// from nothing, options and counts stay. For those who share out parameters over ranks.
+  void replace_params(const std::vector<Param>& params);
 
   /// Of each parameter "conv1.weight.exp_avg", ".step", ...; without names, and where two
   /// share one, their number comes first. Of each group "param_groups.0.lr", ..., flags as 0 and 1,

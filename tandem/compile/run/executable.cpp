@@ -13,6 +13,7 @@
 #include "tandem/compile/run/derived.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/backend.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/graph/error_text.h"
@@ -103,6 +104,7 @@ bool Executable::cells_fit(const Graph& g) {
 }
 
 std::pair<Tensor, uint64_t> Executable::look(const Cell& c) {
+  if (detail::any_absent() && detail::is_absent(c.value_)) detail::bring_value(c, c.value_);
   std::lock_guard hold(c.lock_);
   return {c.value_, c.generation_};
 }

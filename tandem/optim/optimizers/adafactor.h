@@ -31,6 +31,7 @@ class TD_API Adafactor : public Optimizer {
       "adafactor", "Shazeer and Stern 2018: second moments as rows and columns.",
       "{type: adafactor, lr: 5e-3}"};
   explicit Adafactor(ParamList params, AdafactorOptions options = {});
+  bool elementwise() const override { return false; }
 
  protected:
   void init(const Options& options, size_t i) override;

@@ -53,6 +53,7 @@ class TD_API LAMB : public Optimizer {
       "lamb", "Adam scaled by |p| / |update| per parameter (You et al. 2020).",
       "{type: lamb, lr: 5e-3}"};
   explicit LAMB(ParamList params, LAMBOptions options = {});
+  bool elementwise() const override { return false; }
 
  protected:
   void init(const Options& options, size_t i) override;
@@ -67,6 +68,7 @@ class TD_API LARS : public Optimizer {
       "take the plain step.",
       "{type: lars, lr: 5}"};
   explicit LARS(ParamList params, LARSOptions options = {});
+  bool elementwise() const override { return false; }
 
  protected:
   void init(const Options& options, size_t i) override;

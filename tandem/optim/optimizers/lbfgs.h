@@ -36,6 +36,7 @@ class TD_API LBFGS : public Optimizer {
       "step, so it is for loops in code.",
       ""};
   explicit LBFGS(ParamList params, LBFGSOptions options = {});
+  bool elementwise() const override { return false; }
   using Optimizer::step;
   Tensor step(const std::function<Tensor()>& closure,
               SourceLocation loc = SourceLocation::here()) override;

@@ -38,6 +38,7 @@ class TD_API Muon : public Optimizer {
       "give other parameters to AdamW. Throws Shape for a parameter that is not a matrix.",
       "{type: muon, lr: 0.02}"};
   explicit Muon(ParamList params, MuonOptions options = {});
+  bool elementwise() const override { return false; }
 
  protected:
   void init(const Options& options, size_t i) override;

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/dist/sharded_params_internal.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "tandem/base/error.h"
+#include "tandem/graph/context.h"
+#include "tandem/graph/trace.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::distributed {
+namespace {
+
+constexpr int64_t kUnitAlignment = 64;  ///< bytes between parameters: what kernels like
+
+char* byte_at(const Tensor& flat, int64_t element) {
+  return static_cast<char*>(flat.impl()->data) +
+         static_cast<size_t>(element) * size_of(flat.dtype());
+}
+size_t bytes_of(int64_t elements, DType t) { return static_cast<size_t>(elements) * size_of(t); }
+
+}  // namespace
+
+ShardedParams::ShardedParams(nn::Module& net, std::vector<NamedParam> params,
+                             const DataParallelOptions& options, std::shared_ptr<Engine> engine)
+    : sharding_(options.sharding),
+      params_(std::move(params)),
+      group_(std::move(engine)),
+      engine_(*group_),
+      places_(params_.size()),
+      link_(std::make_shared<tandem::detail::SourceLink>()) {
+  link_->source = this;
+  for (size_t i = 0; i < params_.size(); ++i) index_[params_[i].param.cell().get()] = i;
+  make_units(net, static_cast<int64_t>(options.bucket_cap_mb * 1e6));
+  make_shards();
+  drop_all();
+}
+
+ShardedParams::~ShardedParams() {
+  link_->source = nullptr;
+  for (const auto& [module, id] : hooks_) module->remove_hook(id);
+  for (Unit& u : units_) try {  // nobody may write to memory that is gone
+      u.work.wait();
+    } catch (...) {}
+}
+
+// A parameter's unit is the outermost module above it that takes one tensor and is not too large,
+// else the module that has it.
+void ShardedParams::make_units(nn::Module& net, int64_t cap) {
+  std::map<std::string, nn::Module*> modules;
+  std::map<std::string, int64_t> bytes;
+  for (const auto& [path, m] : net.named_modules()) modules[path] = m;
+  const auto above = [&](const std::string& name) {  // outermost first
+    std::vector<std::string> all{""};
+    for (size_t at = 0; (at = name.find('.', at)) != name.npos; ++at)
+      if (modules.count(name.substr(0, at))) all.push_back(name.substr(0, at));
+    return all;
+  };
+  for (const NamedParam& p : params_)
+    for (const std::string& path : above(p.name))
+      bytes[path] += static_cast<int64_t>(bytes_of(p.param.numel(), p.param.dtype()));
+  std::map<std::pair<std::string, DType>, size_t> unit_of;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const std::vector<std::string> paths = above(params_[i].name);
+    std::string path = paths.back();
+    for (const std::string& p : paths)
+      if (modules[p]->state().forward && bytes[p] <= cap) {
+        path = p;
+        break;
+      }
+    const DType dtype = params_[i].param.dtype();
+    const auto [at, fresh] = unit_of.emplace(std::pair(path, dtype), units_.size());
+    if (fresh) {
+      Unit u;
+      u.name = path.empty() ? "net" : path;
+      u.dtype = dtype;
+      if (modules[path]->state().forward) u.module = modules[path];
+      units_.push_back(std::move(u));
+      if (units_.back().module && frees()) hook(*units_.back().module, units_.size() - 1);
+    }
+    Unit& u = units_[at->second];
+    Place& p = places_[i];
+    p.unit = at->second;
+    p.offset = u.elements;
+    p.shape = params_[i].param.shape();
+    p.numel = params_[i].param.numel();
+    const auto each = kUnitAlignment / static_cast<int64_t>(size_of(dtype));
+    u.elements += (p.numel + each - 1) / each * each;
+    u.params.push_back(i);
+  }
+  for (Unit& u : units_) {
+    u.part = (u.elements + engine_.size() - 1) / engine_.size();
+    u.elements = u.part * engine_.size();
+  }
+}
+
+void ShardedParams::hook(nn::Module& module, size_t unit) {
+  const int id = module.register_forward_hook(
+      [link = std::weak_ptr(link_), this, unit](nn::Module&, const Tensor&, const Tensor&) {
+        if (const auto alive = link.lock(); alive && alive->source) after_forward(unit);
+        return Tensor();
+      });
+  hooks_.emplace_back(&module, id);
+}
+
+// Which elements of the parameter lie in that rank's part.
+std::pair<int64_t, int64_t> ShardedParams::range(const Place& p, const Unit& u, int rank) const {
+  const auto within = [&](int64_t at) { return std::clamp<int64_t>(at - p.offset, 0, p.numel); };
+  return {within(u.part * rank), within(u.part * (rank + 1))};
+}
+
+void ShardedParams::make_shards() {
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    Place& p = places_[i];
+    std::tie(p.begin, p.end) = range(p, units_[p.unit], engine_.rank());
+    const Cell& cell = *params_[i].param.cell();
+    p.shard = Param(part_of(i, cell.read().detach()));
+    p.shard.cell()->name = params_[i].name;
+    p.generation = cell.generation();
+    p.gathered = p.shard.cell()->generation();
+  }
+}
+
+std::vector<Param> ShardedParams::shards() const {
+  std::vector<Param> all;
+  for (const Place& p : places_) all.push_back(p.shard);
+  return all;
+}
+
+Param ShardedParams::shard_of(const Param& p) const {
+  const auto at = index_.find(p.cell().get());
+  return at == index_.end() ? p : places_[at->second].shard;
+}
+
+Tensor ShardedParams::part_of(size_t i, const Tensor& whole) const {
+  const Place& p = places_[i];
+  return narrow(whole.contiguous().reshape({-1}), 0, p.begin, p.end - p.begin).clone();
+}
+
+Tensor ShardedParams::whole_of(size_t i, const Tensor& part) {
+  const Place& p = places_[i];
+  const Unit& u = units_[p.unit];
+  int64_t most = 0;
+  for (int r = 0; r < engine_.size(); ++r) {
+    const auto [begin, end] = range(p, u, r);
+    most = std::max(most, end - begin);
+  }
+  const Tensor in = zeros({most}, part.dtype()), out = empty({most * engine_.size()}, part.dtype());
+  const Tensor own = part.contiguous(), whole = empty({p.numel}, part.dtype());
+  std::memcpy(in.impl()->data, own.impl()->data, bytes_of(own.numel(), own.dtype()));
+  engine_
+      .all_gather({in.impl()->data, most, in.dtype()}, {out.impl()->data, out.numel(), out.dtype()},
+                  {"state of " + params_[i].name})
+      .wait();
+  for (int r = 0; r < engine_.size(); ++r) {
+    const auto [begin, end] = range(p, u, r);
+    std::memcpy(byte_at(whole, begin), byte_at(out, most * r), bytes_of(end - begin, out.dtype()));
+  }
+  return whole.reshape(p.shape);
+}
+
+// ---- values that somebody else wrote
+
+void ShardedParams::take_written(Unit& u) {
+  bool any = false;
+  for (const size_t i : u.params)
+    any |= params_[i].param.cell()->generation() != places_[i].generation;
+  if (!any) return;
+  const NoGradGuard no_grad;
+  u.resolving = true;
+  for (const size_t i : u.params) {
+    const Cell& cell = *params_[i].param.cell();
+    Place& p = places_[i];
+    if (cell.generation() == p.generation) continue;
+    const Tensor v = cell.read();
+    p.generation = cell.generation();
+    if (tandem::detail::is_absent(v)) continue;
+    p.absent = false;
+    p.shard.cell()->assign(part_of(i, v.detach()), SourceLocation::here());
+  }
+  u.resolving = false;
+}
+
+bool ShardedParams::stale(const Unit& u) const {
+  return std::any_of(u.params.begin(), u.params.end(), [&](size_t i) {
+    return places_[i].shard.cell()->generation() != places_[i].gathered;
+  });
+}
+
+void ShardedParams::sync() {
+  for (Unit& u : units_) {
+    take_written(u);
+    if (u.state != Unit::State::absent && stale(u)) drop(u, false);
+  }
+}
+
+// ---- gathering
+
+void ShardedParams::launch(size_t unit) {
+  Unit& u = units_[unit];
+  if (u.state != Unit::State::absent) return;
+  take_written(u);
+  u.sent = zeros({u.part}, u.dtype);
+  for (const size_t i : u.params) {
+    Place& p = places_[i];
+    const Tensor v = p.shard.cell()->read().contiguous();
+    std::memcpy(byte_at(u.sent, p.offset + p.begin - first(u)), v.impl()->data,
+                bytes_of(p.end - p.begin, u.dtype));
+    p.gathered = p.shard.cell()->generation();
+  }
+  const Context& c = context();
+  const bool taped = is_grad_enabled() || c.cell_log != nullptr;
+  if (!u.flat.defined())
+    u.flat = frees() && taped && !is_tracing()
+                 ? tandem::detail::make_region(u.elements, u.dtype, link_)
+                 : empty({u.elements}, u.dtype);
+  u.work = engine_.all_gather({u.sent.impl()->data, u.part, u.dtype},
+                              {u.flat.impl()->data, u.elements, u.dtype},
+                              {.label = fmt::format("parameters of {}", u.name)});
+  u.state = Unit::State::coming;
+}
+
+void ShardedParams::finish(Unit& u) {
+  if (u.state != Unit::State::coming) return;
+  u.work.wait();
+  if (tandem::detail::is_region(u.flat)) tandem::detail::mark_filled(u.flat);
+  u.work = Work();
+  u.sent = Tensor();
+  u.state = Unit::State::here;
+  const NoGradGuard no_grad;
+  for (const size_t i : u.params) {
+    Place& p = places_[i];
+    const Ref<Cell>& cell = params_[i].param.cell();
+    cell->replace(narrow(u.flat, 0, p.offset, p.numel).reshape(p.shape));
+    p.generation = cell->generation();
+    p.absent = false;
+  }
+}
+
+// Have the unit here, and the one after it on its way.
+void ShardedParams::fetch(size_t unit) {
+  launch(unit);
+  finish(units_[unit]);
+}
+
+void ShardedParams::fetch_ahead(size_t unit) {
+  now_.push_back(unit);
+  const auto at =
+      std::find(order_.begin() + static_cast<ptrdiff_t>(std::min(cursor_, order_.size())),
+                order_.end(), unit);
+  if (at == order_.end()) return;
+  cursor_ = static_cast<size_t>(at - order_.begin()) + 1;
+  for (size_t k = cursor_; k < order_.size(); ++k) {
+    launch(order_[k]);
+    if (frees()) break;
+  }
+}
+
+void ShardedParams::bring(const Cell& cell) {
+  const size_t unit = places_[index_.at(&cell)].unit;
+  if (units_[unit].resolving) return;
+  fetch(unit);
+  if (is_grad_enabled()) fetch_ahead(unit);
+}
+
+// A walk needs what it has saved; the unit that was read before this one comes next.
+void ShardedParams::refill(const Tensor& region) {
+  const auto holds = [&](const Unit& u) {
+    return u.flat.defined() && u.flat.impl()->storage == region.impl()->storage;
+  };
+  const auto at = std::find_if(units_.begin(), units_.end(), holds);
+  TD_CHECK(at != units_.end(), Value,
+           "backward() reads parameters of a step that is over\nKeep no graph over a step of a net "
+           "with sharded parameters.");
+  const auto unit = static_cast<size_t>(at - units_.begin());
+  TD_CHECK(!stale(*at), Value,
+           "backward() reads the parameters of {}, which have changed since its forward pass",
+           at->name);
+  fetch(unit);
+  const auto last = std::find(now_.rbegin(), now_.rend(), unit);
+  if (last == now_.rend() || last + 1 == now_.rend()) return;
+  const Unit& before = units_[*(last + 1)];
+  if (before.state == Unit::State::absent && before.flat.defined() && !stale(before))
+    launch(*(last + 1));
+}
+
+// ---- dropping. `for_now`: a tape may hold views of the unit, which are filled again.
+
+void ShardedParams::drop(Unit& u, bool for_now) {
+  if (u.state == Unit::State::coming) finish(u);
+  take_written(u);
+  if (u.state == Unit::State::absent && for_now) return;
+  for (const size_t i : u.params) {
+    Place& p = places_[i];
+    if (p.absent) continue;
+    Cell& cell = *params_[i].param.cell();
+    tandem::detail::set_absent(cell, link_);
+    p.generation = cell.generation();
+    p.absent = true;
+  }
+  u.state = Unit::State::absent;
+  if (!u.flat.defined()) return;
+  const bool held = !u.flat.impl()->storage->refs.unique();
+  const bool region = tandem::detail::is_region(u.flat);
+  if (region && for_now && held)
+    tandem::detail::empty_region(u.flat);
+  else if (held || frees())
+    u.flat = Tensor();
+}
+
+void ShardedParams::after_forward(size_t unit) {
+  if (held_ || is_tracing() || (context().slow & kRecompute)) return;
+  drop(units_[unit], true);
+}
+
+void ShardedParams::used_in_backward(size_t unit) {
+  if (frees()) drop(units_[unit], true);
+}
+
+void ShardedParams::end_step() {
+  held_ = false;
+  for (Unit& u : units_) drop(u, false);
+  order_ = std::move(now_);
+  now_.clear();
+  cursor_ = 0;
+}
+
+void ShardedParams::gather_all() {
+  sync();
+  const NoGradGuard no_grad;
+  for (size_t k = 0; k < units_.size(); ++k) launch(k);
+  for (Unit& u : units_) finish(u);
+  held_ = true;
+}
+
+void ShardedParams::drop_all() {
+  held_ = false;
+  for (Unit& u : units_) drop(u, false);
+}
+
+void ShardedParams::restore() {
+  gather_all();
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Ref<Cell>& cell = params_[i].param.cell();
+    cell->replace(cell->read().detach().clone());
+    places_[i].generation = cell->generation();
+  }
+  for (Unit& u : units_) u.flat = Tensor();
+}
+
+}  // namespace tandem::distributed

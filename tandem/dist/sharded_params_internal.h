@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// ShardedParams: the parameters of a net whose optimizer updates parts of them. Those of a unit lie
+// side by side in one flat array, of which every rank owns an equal part; a parameter's shard is
+// what of it lies in this rank's part (nothing, maybe). Units are gathered when a parameter is
+// read, the next one of the last step ahead of it, and dropped when they are not needed any more.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tandem/dist/data_parallel.h"
+#include "tandem/dist/reducer_internal.h"
+#include "tandem/graph/cells/absent.h"
+
+namespace tandem::distributed {
+
+class ShardedParams final : public tandem::detail::ValueSource {
+ public:
+  struct Place {
+    size_t unit = 0;
+    int64_t offset = 0;  ///< in the unit's flat array
+    Shape shape;
+    int64_t numel = 0;
+    int64_t begin = 0, end = 0;  ///< its elements that lie in this rank's part
+    Param shard;
+    uint64_t generation = 0;  ///< of its cell when this wrote there last
+    uint64_t gathered = 0;    ///< of the shard's, when it was gathered last
+    bool absent = false;
+  };
+  struct Unit {
+    std::string name;
+    DType dtype = DType::f32;
+    nn::Module* module = nullptr;  ///< after whose forward it is not needed; null: unknown
+    std::vector<size_t> params;
+    int64_t elements = 0, part = 0;
+    enum class State : uint8_t { absent, coming, here } state = State::here;
+    Tensor flat, sent;
+    Work work;
+    bool resolving = false;
+  };
+
+  /// Takes the values that the parameters have.
+  ShardedParams(nn::Module& net, std::vector<NamedParam> params, const DataParallelOptions& options,
+                std::shared_ptr<Engine> engine);
+  ~ShardedParams() override;
+
+  bool frees() const { return sharding_ == Sharding::zero3; }
+  Sharding sharding() const { return sharding_; }
+  const std::vector<Unit>& units() const { return units_; }
+  const std::vector<Place>& places() const { return places_; }
+  /// First element of this rank's part of a unit.
+  int64_t first(const Unit& u) const { return u.part * engine_.rank(); }
+  std::vector<Param> shards() const;
+  /// The parameter's shard, or the parameter itself where it is none of these.
+  Param shard_of(const Param& p) const;
+
+  /// Drop what was gathered before a shard changed; values that somebody wrote go to the shards.
+  void sync();
+  void gather_all();
+  void drop_all();
+  /// This unit's gradients are complete: the walk reads its values no more.
+  void used_in_backward(size_t unit);
+  /// A step is over: parameters are gathered again where they are read.
+  void end_step();
+  /// Leave whole values in the net.
+  void restore();
+
+  /// All ranks' parts of something that has the shard's shape, as a parameter; a rank's part of a
+  /// whole.
+  Tensor whole_of(size_t i, const Tensor& part);
+  Tensor part_of(size_t i, const Tensor& whole) const;
+
+  void bring(const Cell& cell) override;
+  void refill(const Tensor& region) override;
+
+ private:
+  void make_units(nn::Module& net, int64_t cap);
+  void make_shards();
+  void hook(nn::Module& module, size_t unit);
+  std::pair<int64_t, int64_t> range(const Place& p, const Unit& u, int rank) const;
+  void take_written(Unit& u);
+  bool stale(const Unit& u) const;
+  void launch(size_t unit);
+  void finish(Unit& u);
+  void fetch(size_t unit);
+  void fetch_ahead(size_t unit);
+  void drop(Unit& u, bool for_now);
+  void after_forward(size_t unit);
+
+  Sharding sharding_;
+  std::vector<NamedParam> params_;
+  std::shared_ptr<Engine> group_;
+  Engine& engine_;
+  std::vector<Unit> units_;
+  std::vector<Place> places_;
+  std::unordered_map<const Cell*, size_t> index_;
+  std::vector<std::pair<nn::Module*, int>> hooks_;
+  std::shared_ptr<tandem::detail::SourceLink> link_;
+  std::vector<size_t> order_, now_;  ///< in which units were read: in the last step, in this one
+  size_t cursor_ = 0;
+  bool held_ = false;  ///< all are here until drop_all() or a step's end
+};
+
+}  // namespace tandem::distributed

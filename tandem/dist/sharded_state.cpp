@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// DataParallel with shared-out parameters: what optimizers update, norms over ranks, and states
+// that look like those of one rank.
+#include <cmath>
+
+#include "tandem/base/error.h"
+#include "tandem/dist/collectives_internal.h"
+#include "tandem/dist/sharded_params_internal.h"
+#include "tandem/graph/trace.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::distributed {
+
+std::vector<Param> DataParallel::parameters() const {
+  return sharded_ ? sharded_->shards() : net_.parameters();
+}
+
+Tensor DataParallel::get_total_norm(double p, SourceLocation loc) {
+  const NoGradGuard no_grad;
+  const Tensor own = optim::get_total_norm(parameters(), p, loc);
+  if (!sharded_) return own;
+  const auto over_ranks = [&](const Tensor& x, ReduceOp op) {
+    return detail::all_reduce_labelled(x, op, engine_, "norm of gradients");
+  };
+  if (std::isinf(p)) return over_ranks(own, ReduceOp::max);
+  return pow(over_ranks(pow(own, p), ReduceOp::sum), 1 / p);
+}
+
+Tensor DataParallel::clip_grad_norm_(double max_norm, double p, SourceLocation loc) {
+  if (!sharded_) return optim::clip_grad_norm_(parameters(), max_norm, p, false, loc);
+  TD_CHECK(p > 0, Value, "norm_type is {}, expected more than 0", p);
+  const NoGradGuard no_grad;
+  Tensor norm = get_total_norm(p, loc);
+  const Tensor factor = clamp_max(div(max_norm, norm + 1e-6), 1.0);
+  for (const Param& q : parameters())
+    if (const Tensor g = q.grad(); g.defined()) q.set_grad(mul(g, factor));
+  return norm;
+}
+
+StateDict DataParallel::state_dict() {
+  const NoGradGuard no_grad;
+  if (sharded_) sharded_->gather_all();
+  StateDict whole = net_.state_dict();
+  if (sharded_) sharded_->drop_all();
+  return whole;
+}
+
+namespace {
+
+// Entries of an optimizer's state that have the shape of a parameter's value, in one form, replaced
+// by what `other` gives. Counts and options have no dimension.
+template <class Other>
+StateDict with_moments(const StateDict& state, const std::vector<NamedParam>& params,
+                       const Other& other) {
+  StateDict out;
+  for (const auto& [name, value] : state) {
+    const size_t dot = name.rfind('.');
+    const std::string owner = name.substr(0, dot == name.npos ? 0 : dot);
+    Tensor v = value;
+    for (size_t i = 0; i < params.size(); ++i)
+      if (params[i].name == owner) v = other(name, i, value);
+    out[name] = v;
+  }
+  return out;
+}
+
+}  // namespace
+
+StateDict DataParallel::optim_state_dict(const optim::Optimizer& optimizer) {
+  const StateDict own = optimizer.state_dict();
+  if (!sharded_) return own;
+  const NoGradGuard no_grad;
+  return with_moments(own, reducer_->params(), [&](const std::string&, size_t i, const Tensor& v) {
+    const bool moment = v.dim() == 1 && v.shape() == sharded_->places()[i].shard.shape();
+    return moment ? sharded_->whole_of(i, v) : v;
+  });
+}
+
+void DataParallel::load_optim_state_dict(optim::Optimizer& optimizer, const StateDict& whole) {
+  optimizer.load_state_dict(parts_of_optim_state(optimizer, whole));
+}
+
+StateDict DataParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
+                                             const StateDict& whole) const {
+  if (!sharded_) return whole;
+  const NoGradGuard no_grad;
+  const StateDict own = optimizer.state_dict();
+  return with_moments(
+      whole, reducer_->params(), [&](const std::string& name, size_t i, const Tensor& v) {
+        const Tensor* mine = own.find(name);
+        const bool moment = mine && mine->dim() == 1 && v.shape() == sharded_->places()[i].shape;
+        return moment ? sharded_->part_of(i, v) : v;
+      });
+}
+
+void DataParallel::shard_optimizer(optim::Optimizer& optimizer) {
+  if (!sharded_) return;
+  TD_CHECK(optimizer.elementwise(), Unsupported,
+           "{} on parts of parameters: its updates look at whole ones\nUse Sharding::none "
+           "(strategy: ddp), or an elementwise optimizer such as AdamW.",
+           optimizer.type());
+  const StateDict state = optimizer.state_dict();
+  std::vector<Param> shards;
+  for (const Param& p : optimizer.params()) shards.push_back(sharded_->shard_of(p));
+  optimizer.replace_params(shards);
+  load_optim_state_dict(optimizer, state);
+}
+
+void DataParallel::unshard_optimizer(optim::Optimizer& optimizer) {
+  if (!sharded_) return;
+  const StateDict state = optim_state_dict(optimizer);
+  std::vector<Param> whole;
+  for (const Param& p : optimizer.params()) {
+    whole.push_back(p);
+    for (size_t i = 0; i < reducer_->params().size(); ++i)
+      if (sharded_->places()[i].shard == p) whole.back() = reducer_->params()[i].param;
+  }
+  optimizer.replace_params(whole);
+  optimizer.load_state_dict(state);
+}
+
+void DataParallel::unshard() {
+  if (sharded_) sharded_->gather_all();
+}
+void DataParallel::restore() {
+  if (sharded_) sharded_->restore();
+}
+void DataParallel::reshard() {
+  if (sharded_) sharded_->drop_all();
+}
+
+}  // namespace tandem::distributed

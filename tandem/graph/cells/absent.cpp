@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/graph/cells/absent.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "tandem/base/error.h"
+
+namespace tandem::detail {
+namespace {
+
+struct AbsentOwner {
+  std::shared_ptr<SourceLink> link;
+};
+struct RegionOwner {
+  std::shared_ptr<SourceLink> link;
+  bool filled = false;
+};
+
+std::atomic<int64_t> g_region_now{0}, g_region_peak{0};
+
+void count_region(int64_t bytes) {
+  const int64_t now = g_region_now += bytes;
+  int64_t peak = g_region_peak.load();
+  while (now > peak && !g_region_peak.compare_exchange_weak(peak, now)) {}
+}
+
+void free_absent(Storage* s) {
+  delete static_cast<AbsentOwner*>(s->owner);
+  --absent_count();
+}
+
+void free_region(Storage* s) {
+  auto* owner = static_cast<RegionOwner*>(s->owner);
+  if (owner->filled) count_region(-static_cast<int64_t>(s->nbytes));
+  ::munmap(s->data, s->nbytes);
+  delete owner;
+  --absent_count();
+}
+
+const Storage* region_of(const Tensor& t) {
+  if (!t.defined() || !t.impl()->storage) return nullptr;
+  return t.impl()->storage->free_data == &free_region ? t.impl()->storage : nullptr;
+}
+
+// All bits set: NaN in every floating dtype.
+alignas(16) unsigned char g_nothing[16] = {255, 255, 255, 255, 255, 255, 255, 255,
+                                           255, 255, 255, 255, 255, 255, 255, 255};
+
+}  // namespace
+
+std::atomic<int64_t>& absent_count() {
+  static std::atomic<int64_t> n{0};
+  return n;
+}
+
+void set_absent(Cell& cell, const std::shared_ptr<SourceLink>& link) {
+  const Spec spec = cell.spec();
+  ++absent_count();
+  const Tensor one(Ref<TensorImpl>::adopt(
+      new_external(Shape(), spec.dtype, g_nothing, false, &free_absent, new AbsentOwner{link})));
+  cell.replace(Tensor(Ref<TensorImpl>::adopt(
+      new_view(*one.impl(), spec.shape, Strides(), one.impl()->data, spec.dtype))));
+}
+
+bool is_absent(const Tensor& v) {
+  return v.defined() && v.impl()->storage && v.impl()->storage->free_data == &free_absent;
+}
+
+void bring_value(const Cell& cell, const Tensor& absent) {
+  const std::shared_ptr<SourceLink> link =
+      static_cast<const AbsentOwner*>(absent.impl()->storage->owner)->link;
+  TD_CHECK(link->source, Value,
+           "the value of '{}' lies on other ranks, and its DataParallel is gone\nKeep it as long "
+           "as the net is used.",
+           cell.name);
+  link->source->bring(cell);
+}
+
+Tensor make_region(int64_t elements, DType dtype, const std::shared_ptr<SourceLink>& link) {
+  const size_t bytes = std::max<size_t>(1, static_cast<size_t>(elements) * size_of(dtype));
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TD_CHECK(data != MAP_FAILED, Memory, "there is no memory for {} bytes of parameters", bytes);
+  ++absent_count();
+  Tensor t(Ref<TensorImpl>::adopt(
+      new_external(Shape{elements}, dtype, data, true, &free_region, new RegionOwner{link})));
+  t.impl()->storage->nbytes = bytes;
+  return t;
+}
+
+bool is_region(const Tensor& t) { return region_of(t) != nullptr; }
+
+void empty_region(const Tensor& region) {
+  const Storage* s = region_of(region);
+  auto* owner = static_cast<RegionOwner*>(s->owner);
+  if (!std::exchange(owner->filled, false)) return;
+  ::madvise(s->data, s->nbytes, MADV_DONTNEED);
+  count_region(-static_cast<int64_t>(s->nbytes));
+}
+
+void mark_filled(const Tensor& region) {
+  const Storage* s = region_of(region);
+  auto* owner = static_cast<RegionOwner*>(s->owner);
+  if (!std::exchange(owner->filled, true)) count_region(static_cast<int64_t>(s->nbytes));
+}
+
+RegionBytes region_bytes() { return {g_region_now, g_region_peak}; }
+void reset_region_peak() { g_region_peak = g_region_now.load(); }
+
+namespace {
+void bring_region(const Tensor& value) {
+  const Storage* s = region_of(value);
+  if (!s) return;
+  const auto* owner = static_cast<const RegionOwner*>(s->owner);
+  if (owner->filled) return;
+  const std::shared_ptr<SourceLink> link = owner->link;
+  TD_CHECK(link->source, Value,
+           "backward() reads parameters that lie on other ranks, and their DataParallel is gone");
+  link->source->refill(value);
+}
+}  // namespace
+
+void bring_saved(const Node& node) {
+  for (const NodeInput& i : node.in) bring_region(i.value);
+  for (const NodeOutput& o : node.out) bring_region(o.saved);
+}
+
+}  // namespace tandem::detail

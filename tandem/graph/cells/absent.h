@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that are elsewhere: a cell that keeps its shape and dtype while other ranks hold its
+// elements, and bytes that come and go at one address. Whoever reads such a cell, and whoever runs
+// the derivative of an op that has saved such bytes, has them brought back first.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "tandem/graph/cell.h"
+
+namespace tandem::detail {
+
+/// Where the values come from. Called on the thread that reads.
+class TD_API ValueSource {
+ public:
+  virtual ~ValueSource() = default;
+  /// Give the cell its value, by Cell::replace().
+  virtual void bring(const Cell& cell) = 0;
+  /// Fill the bytes of a region that it has emptied. Throws Value where it cannot.
+  virtual void refill(const Tensor& region) = 0;
+};
+
+/// A source, while it lives.
+struct SourceLink {
+  ValueSource* source = nullptr;
+};
+
+/// Number of absent cells and of regions in this process: readers look for them only then.
+TD_API std::atomic<int64_t>& absent_count();
+inline bool any_absent() { return absent_count().load(std::memory_order_relaxed) > 0; }
+
+/// Drop the cell's value but its shape and dtype. Reading the elements of a value that was taken
+/// from it in this state gives NaN.
+TD_API void set_absent(Cell& cell, const std::shared_ptr<SourceLink>& link);
+TD_API bool is_absent(const Tensor& v);
+/// Call the source of an absent value that `cell` holds.
+TD_API void bring_value(const Cell& cell, const Tensor& absent);
+
+/// A flat tensor whose bytes can be given back to the system and filled again, at one address, so
+/// that views of it stay what they are.
+TD_API Tensor make_region(int64_t elements, DType dtype, const std::shared_ptr<SourceLink>& link);
+TD_API bool is_region(const Tensor& t);
+/// Give its bytes back; they read as zeros until the source fills them.
+TD_API void empty_region(const Tensor& region);
+/// Whoever has filled it says so, when it is done.
+TD_API void mark_filled(const Tensor& region);
+/// Bytes of all regions of this process that are filled, and the most that were at one time.
+struct RegionBytes {
+  int64_t now = 0, peak = 0;
+};
+TD_API RegionBytes region_bytes();
+TD_API void reset_region_peak();
+/// Have the regions filled that this node's saved values are views of.
+TD_API void bring_saved(const Node& node);
+
+}  // namespace tandem::detail
