@@ -191,7 +191,7 @@ TD_API std::string fields_markdown(const FieldsType& type);
 
 /// Sets every field to Keras's default.
 TD_API void set_keras_defaults(AnyFields options);
-/// Throws Value for the first number or word that its field does not allow: "Adam wants lr >= 0,
+/// Throws Value for the first number or word that its field does not allow: "Adam expects lr >= 0,
 /// got -1".
 TD_API void check_fields(AnyFields options, std::string_view what);
 
