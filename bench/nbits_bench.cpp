@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers of 4096 x 4096 on one thread: weights in f32, bf16 and as codes of 8 and 4 bits,
 // taking turns. Each call reads another copy of the weight, so that it comes from memory.
-// `bench_nbits [ROWS ...]` prints microseconds, GB/s of weight and scales, the share of the
-// bandwidth of a loop that only reads, and the ratio to f32.
+// `bench_nbits [ROWS ...]` prints microseconds, GB/s of weight and scales, and the ratio to f32.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -24,27 +23,6 @@ double seconds_of(const std::function<void()>& f) {
   const auto t = std::chrono::steady_clock::now();
   f();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
-}
-
-/// GB/s of a loop that reads four parts of an array at once.
-double read_bandwidth() {
-  constexpr size_t kParts = 4;
-  const std::vector<uint64_t> data(static_cast<size_t>(kBytes / 8), 1);
-  const size_t part = data.size() / kParts;
-  double best = 0;
-  for (int r = 0; r < 8; ++r) {
-    uint64_t sum[kParts][8] = {};
-    const double s = seconds_of([&] {
-      for (size_t i = 0; i < part; i += 8)
-        for (size_t p = 0; p < kParts; ++p) {
-          __builtin_prefetch(data.data() + p * part + i + 128, 0, 2);
-          for (size_t j = 0; j < 8; ++j) sum[p][j] ^= data[p * part + i + j];
-        }
-    });
-    if (sum[0][0] == 2) fmt::print("?");  // the loop has a result
-    best = std::max(best, static_cast<double>(kBytes) / s * 1e-9);
-  }
-  return best;
 }
 
 struct Form {
@@ -85,13 +63,12 @@ void measure(int64_t rows, std::vector<Form> all) {
     for (Form& f : all)
       for (int i = 0; i < 4; ++i, ++at)
         f.best = std::min(f.best, seconds_of([&] { f.run(x, at % f.copies()); }));
-  const double bandwidth = read_bandwidth();
-  fmt::print("{} rows; reading {:.1f} GB/s\n", rows, bandwidth);
+  fmt::print("{} rows\n", rows);
   for (const Form& f : all) {
     const double rate = static_cast<double>(f.bytes) / f.best * 1e-9;
-    fmt::print("  {:5} {:9.1f} us  {:6.2f} GB/s  {:5.1f} %  {:7.1f} GFLOPS  {:.2f} x f32\n", f.name,
-               f.best * 1e6, rate, 100 * rate / bandwidth,
-               2e-9 * static_cast<double>(rows * kSize * kSize) / f.best, all[0].best / f.best);
+    fmt::print("  {:5} {:9.1f} us  {:6.2f} GB/s  {:7.1f} GFLOPS  {:.2f} x f32\n", f.name,
+               f.best * 1e6, rate, 2e-9 * static_cast<double>(rows * kSize * kSize) / f.best,
+               all[0].best / f.best);
   }
 }
 
