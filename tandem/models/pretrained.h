@@ -57,7 +57,7 @@ struct PagedStep {
   Tensor positions;  ///< [n, l] in their texts; -1: padding
   Tensor slots;      ///< [n, l]: where their keys go; 0 for padding
   Tensor table;      ///< [n, t]: the blocks of each text
-  Tensor last;       ///< [n]: the token, of l, after which the logits are wanted
+  Tensor last;       ///< [n] or [n, m]: the tokens, of l, after which the logits are wanted
 };
 
 /// A model loaded from a folder: a handle to a module and its config.
@@ -92,7 +92,8 @@ class TD_API PretrainedModel {
   /// An empty pool for texts of different lengths that are decoded together. Throws Unsupported for
   /// models that cannot.
   virtual PagedCache start_paged(int64_t blocks, int64_t block = 16);
-  /// Logits [n, vocab] after the tokens, which are added to the pool. May be compiled.
+  /// Logits [n, vocab] (of several tokens [n, m, vocab]) after the tokens, which are added to the
+  /// pool. May be compiled.
   virtual Tensor decode_paged(const PagedStep& step, PagedCache& cache);
   /// Longest sequence for which positions exist; 0: unlimited.
   virtual int64_t max_positions() const { return 0; }

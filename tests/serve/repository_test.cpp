@@ -56,7 +56,7 @@ TEST(Repository, FindsVersionsByPolicyAndNothingOutside) {
   for (const IndexEntry& e : r.index())
     if (!e.ready) reasons += e.name + ": " + e.reason + "\n";
   for (const char* part :
-       {"broken: ", "did you mean 'max_batch'", "no version 4", "link leads out"})
+       {"broken: ", "did you mean 'max_batch'", "no version 4", "path leads out"})
     EXPECT_TRUE(has(reasons, part)) << part << "\n" << reasons;
   EXPECT_FALSE(has(reasons, t.path().string())) << reasons;
   EXPECT_FALSE(has(reasons, outside.path().string())) << reasons;

@@ -14,6 +14,7 @@
 #include "tandem/serve/text/text_engine.h"
 #include "tandem/serve/text/text_stream.h"
 #include "tests/serve/serve_helper.h"
+#include "tests/serve/text_helper.h"
 #include "tests/support/init.h"
 
 namespace tandem::serve {
@@ -22,22 +23,12 @@ namespace {
 using models::GenerateOptions;
 using Tokens = std::vector<int64_t>;
 
-std::string golden(const std::string& family) {
-  const char* root = std::getenv("TANDEM_SOURCE_DIR");
-  return std::string(root ? root : ".") + "/tests/golden/hf/" + family;
-}
+std::string golden(const std::string& family) { return golden_path("hf/" + family); }
 std::shared_ptr<models::PretrainedModel> model_of(const std::string& family) {
-  return models::from_pretrained(golden(family));
+  return golden_model(family);
 }
-GenerateOptions greedy(int64_t n) { return {.max_new_tokens = n, .eos_token_id = {-1}}; }
+GenerateOptions greedy(int64_t n) { return likeliest(n); }
 
-/// Words "w0 w1 ..." are the tokens 0, 1 ...
-std::string word_tokenizer(int64_t vocabulary) {
-  std::string vocab;
-  for (int64_t i = 0; i < vocabulary; ++i) vocab += fmt::format("{}\"w{}\":{}", i ? "," : "", i, i);
-  return R"({"model":{"type":"WordLevel","unk_token":"w0","vocab":{)" + vocab +
-         R"(}},"pre_tokenizer":{"type":"Whitespace"}})";
-}
 /// Every byte is a token, as byte-level BPE writes it.
 text::Tokenizer byte_tokenizer() {
   std::string vocab;
@@ -472,7 +463,7 @@ TEST_F(OpenAi, ListsModelsAndRefuses) {
        "'min_tokens' is 4, more than the 2"},
       {"chat/completions",
        R"({"model":"llama","messages":[{"role":"user","content":[{"type":"image_url"}]}]})", 400,
-       "no text"},
+       "not text"},
       {"chat/completions",
        R"({"model":"llama","messages":[{"role":"user","content":""}],"tools":[1]})", 400,
        "'tools'"},

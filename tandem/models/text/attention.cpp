@@ -153,9 +153,13 @@ Tensor CausalModel::decode_paged(const PagedStep& step, PagedCache& cache) {
                         .pool = &cache,
                         .step = &step};
   Tensor x = hidden(call);
-  if (x.size(1) == 1) return logits(x.select(1, 0));
-  const Tensor at = step.last.reshape({-1, 1, 1}).expand({x.size(0), 1, x.size(2)});
-  return logits(gather(x, 1, at).squeeze(1));
+  const bool several = step.last.dim() == 2;
+  if (x.size(1) == 1 && !several) return logits(x.select(1, 0));
+  const int64_t wanted = several ? step.last.size(1) : 1;
+  const Tensor at =
+      step.last.reshape({x.size(0), wanted, 1}).expand({x.size(0), wanted, x.size(2)});
+  x = gather(x, 1, at);
+  return logits(several ? x : x.squeeze(1));
 }
 
 }  // namespace tandem::models::detail

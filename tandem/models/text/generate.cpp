@@ -7,10 +7,12 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <unordered_map>
 
 #include "tandem/base/philox.h"
 #include "tandem/compile/compile.h"
 #include "tandem/graph/context.h"
+#include "tandem/models/text/token_choices.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::models {
@@ -89,8 +91,37 @@ void adjust(std::vector<float>& logits, const std::vector<int64_t>& tokens, int6
 
 }  // namespace
 
-int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& tokens, int64_t fresh,
-                   const std::vector<int64_t>& eos, const GenerateOptions& o, double draw) {
+double TokenChoices::probability(int64_t token) const {
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] == token) return weights[i] / sum;
+  return 0;
+}
+
+int64_t TokenChoices::draw(double uniform) const {
+  double reached = 0;
+  size_t i = 0;
+  while (i + 1 < ids.size() && (reached += weights[i]) <= uniform * sum) ++i;
+  return ids[i];
+}
+
+TokenChoices TokenChoices::without(const TokenChoices& other) const {
+  std::unordered_map<int32_t, double> taken;
+  for (size_t i = 0; i < other.ids.size(); ++i) taken[other.ids[i]] = other.weights[i] / other.sum;
+  TokenChoices out;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto at = taken.find(ids[i]);
+    const double left = weights[i] / sum - (at == taken.end() ? 0 : at->second);
+    if (left <= 0) continue;
+    out.ids.push_back(ids[i]);
+    out.weights.push_back(left);
+    out.sum += left;
+  }
+  return out.ids.empty() ? *this : out;
+}
+
+TokenChoices token_choices(std::vector<float>& logits, const std::vector<int64_t>& tokens,
+                           int64_t fresh, const std::vector<int64_t>& eos,
+                           const GenerateOptions& o) {
   constexpr float kNever = -INFINITY;
   adjust(logits, tokens, fresh, o);
   const auto never = [&](const std::vector<int64_t>& which) {
@@ -107,7 +138,10 @@ int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& token
     apply_timestamp_rules(logits, std::span(tokens).last(static_cast<size_t>(fresh)), eos[0],
                           o.timestamps);
   }
-  if (!o.do_sample) return std::max_element(logits.begin(), logits.end()) - logits.begin();
+  if (!o.do_sample) {
+    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    return {{static_cast<int32_t>(best)}, {1.0}, 1.0};
+  }
   for (float& l : logits) l = static_cast<float>(l / o.temperature);
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -120,13 +154,19 @@ int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& token
   std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(count), order.end(),
                     likelier);
   count = kept_tokens(logits, order, count, o);
+  order.resize(count);
   const double top = logits[static_cast<size_t>(order[0])];
-  std::vector<double> sums;
-  double sum = 0;
-  for (size_t i = 0; i < count; ++i)
-    sums.push_back(sum += std::exp(logits[static_cast<size_t>(order[i])] - top));
-  const auto at = std::upper_bound(sums.begin(), sums.end(), draw * sum) - sums.begin();
-  return order[std::min(static_cast<size_t>(at), count - 1)];
+  TokenChoices out{std::move(order), {}, 0};
+  for (const int32_t t : out.ids) {
+    out.weights.push_back(std::exp(logits[static_cast<size_t>(t)] - top));
+    out.sum += out.weights.back();
+  }
+  return out;
+}
+
+int64_t next_token(std::vector<float>& logits, const std::vector<int64_t>& tokens, int64_t fresh,
+                   const std::vector<int64_t>& eos, const GenerateOptions& o, double draw) {
+  return token_choices(logits, tokens, fresh, eos, o).draw(draw);
 }
 
 namespace {

@@ -93,7 +93,7 @@ void ModelFolder::check_inside(const std::string& path) const {
   std::error_code error;
   const std::string real = fs::canonical(path, error).string();
   TD_CHECK(!error && (real == root_ || real.starts_with(root_ + "/")), Value,
-           "a link leads out of the folder of models");
+           "a path leads out of the folder of models");
 }
 
 // Only what the folder lists is looked at: no name that a client sent becomes part of a path.
@@ -157,6 +157,31 @@ ModelSettings ModelFolder::settings(const std::string& name, const ModelSettings
   recipe::read_fields(o, s);
   o.finish();
   return s;
+}
+
+std::string ModelFolder::below(const std::string& name, const std::string& path) const {
+  std::error_code error;
+  const fs::path at = fs::canonical(fs::path(path_of(name)) / path, error);
+  TD_CHECK(!error && fs::is_directory(at, error), Value, "'{}' has no folder '{}'", name, path);
+  check_inside(at.string());
+  return at.string();
+}
+
+std::vector<TextAdapter> ModelFolder::adapters(const std::string& name,
+                                               const ModelSettings& s) const {
+  std::vector<TextAdapter> out;
+  for (const std::string& entry : s.adapters) {
+    const size_t is = entry.find('=');
+    TD_CHECK(is != entry.npos && is_model_name(entry.substr(0, is)) && is + 1 < entry.size(), Value,
+             "'adapters' of '{}' expects entries as sql=adapters/sql, got '{}'", name, entry);
+    TextAdapter next{entry.substr(0, is), entry.substr(is + 1)};
+    TD_CHECK(next.name != name, Value, "an adapter of '{}' has the model's name", name);
+    for (const TextAdapter& other : out)
+      TD_CHECK(other.name != next.name, Value, "'{}' has two adapters '{}'", name, next.name);
+    next.folder = below(name, next.folder);
+    out.push_back(std::move(next));
+  }
+  return out;
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tandem/serve/model/settings.h"
+#include "tandem/serve/text/text_engine.h"
 
 namespace tandem::serve {
 
@@ -23,6 +24,12 @@ class ModelFolder {
   std::map<int64_t, std::string> chosen(const std::string& name, const ModelSettings& s) const;
   /// `defaults` with what NAME/serve.yaml says. Throws Value naming the nearest key.
   ModelSettings settings(const std::string& name, const ModelSettings& defaults) const;
+  /// A folder that a model's settings name, relative to the model's. Throws Value where there is
+  /// none, and where the path leads out of the folder of models.
+  std::string below(const std::string& name, const std::string& path) const;
+  /// The adapters of the settings, "name=path" below the model's folder. Throws Value for an entry
+  /// of another form, and a name that occurs twice.
+  std::vector<TextAdapter> adapters(const std::string& name, const ModelSettings& s) const;
   const std::string& root() const { return root_; }
 
  private:

@@ -107,6 +107,8 @@ struct Repository::State {
 
 namespace {
 
+constexpr std::string_view kDraftFromText = "prompt";
+
 TextEngineOptions text_options(const ModelSettings& s) {
   return {.streams = s.streams,
           .length = s.length,
@@ -114,7 +116,20 @@ TextEngineOptions text_options(const ModelSettings& s) {
           .piece = s.piece,
           .queue = static_cast<size_t>(s.queue),
           .threads = static_cast<int>(s.threads),
-          .same_bits = s.same_bits};
+          .same_bits = s.same_bits,
+          .draft_from_text = s.draft == kDraftFromText,
+          .speculate = s.speculate};
+}
+
+// The model that guesses tokens; none where the settings name none.
+std::shared_ptr<models::PretrainedModel> draft_of(const ModelFolder& folder,
+                                                  const std::string& name, const ModelSettings& s) {
+  if (s.draft.empty() || s.draft == kDraftFromText) return nullptr;
+  const PrivateCopy files(folder.below(name, s.draft), s.copy);
+  std::shared_ptr<models::PretrainedModel> draft = models::from_pretrained(files.path());
+  TD_CHECK(draft->is_causal(), Value, "the draft model of '{}' does not continue texts", name);
+  if (s.dtype == "bf16") draft->module().to(DType::bf16);
+  return draft;
 }
 
 }  // namespace
@@ -132,9 +147,15 @@ Versions Repository::State::load_versions(const std::string& name, bool warm) {
         v->model, SchedulerOptions{.queue = static_cast<size_t>(settings.queue),
                                    .delay_us = settings.delay_us});
     if (settings.text) {
-      v->text = TextModel::load(files.path(), text_options(settings), v->model->pretrained());
+      TextEngineOptions options = text_options(settings);
+      options.adapters = folder.adapters(name, settings);
+      options.draft = draft_of(folder, name, settings);
+      v->text = TextModel::load(files.path(), options, v->model->pretrained());
       v->embedding = EmbeddingModel::load(files.path(), *v->model);
     }
+    TD_CHECK(v->text || (settings.adapters.empty() && settings.draft.empty()), Value,
+             "'{}' has adapters or a draft model, and is not a language model that continues texts",
+             name);
     v->loaded = unix_time();
     out[number] = reaper.watch(std::move(v));
   }

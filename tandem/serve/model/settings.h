@@ -31,6 +31,9 @@ struct ModelSettings {
   int64_t length = 0;
   double cache_mb = 1024;
   int64_t piece = 64;
+  std::vector<std::string> adapters = {};
+  std::string draft = "";
+  int64_t speculate = 4;
 
   template <class V>
   void fields(V& v) {
@@ -76,6 +79,18 @@ struct ModelSettings {
       {.doc = "of the keys and values of all texts, at most", .unit = "MiB", .above = 0});
     v("piece", piece,
       {.doc = "how much of a prompt is read between two steps", .unit = "tokens", .at_least = 1});
+    v("adapters", adapters,
+      {.doc = "LoRA adapters of a language model by name, as [sql=adapters/sql]: folders below the "
+              "model's"});
+    v("draft", draft,
+      {.doc =
+           "a smaller model of the same vocabulary that guesses tokens, as ../small; prompt: what "
+           "followed the same tokens earlier in the text"});
+    v("speculate", speculate,
+      {.doc = "how many are guessed before the model checks them",
+       .unit = "tokens",
+       .at_least = 1,
+       .at_most = 64});
     v("copy", copy,
       {.doc = "map a private copy of the model's files, so that overwriting them does no harm"});
   }

@@ -78,8 +78,9 @@ void texts(std::string& out, const std::vector<ModelVersionPtr>& all) {
     line("cancelled", c.cancelled);
     line("rejected", c.rejected);
   }
-  family(out, "tandem_tokens_total", "counter",
-         "Tokens that were read, found in the cache, and made.");
+  family(
+      out, "tandem_tokens_total", "counter",
+      "Tokens that were read, found in the cache and made; guessed, and of those the right ones.");
   for (const ModelVersionPtr& v : of) {
     const TextCounts& c = v->text->engine.counts();
     const auto line = [&](const char* kind, uint64_t n) {
@@ -88,6 +89,8 @@ void texts(std::string& out, const std::vector<ModelVersionPtr>& all) {
     line("prompt", c.prompt_tokens);
     line("shared", c.shared_tokens);
     line("new", c.new_tokens);
+    line("drafted", c.drafted_tokens);
+    line("accepted", c.accepted_tokens);
   }
   const auto gauge = [&](const char* name, const char* help, const auto& value) {
     family(out, name, "gauge", help);

@@ -141,18 +141,23 @@ void set_length(OpenAiRequest& r, const TextModel& model, int64_t asked) {
 
 void models_list(Call& call) {
   call.only("GET");
-  std::string out = "{\"object\":\"list\",\"data\":[";
-  bool first = true;
-  for (const ModelVersionPtr& v : call.server.repository.all()) {
-    if (!v->text && !v->embedding) continue;
+  std::string out;
+  const auto add = [&out](const ModelVersion& v, const std::string& id, const std::string& parent) {
+    const std::string of =
+        parent.empty() ? "" : fmt::format(",\"root\":{0},\"parent\":{0}", io::quote_json(parent));
     out += fmt::format(
         "{}{{\"id\":{},\"object\":\"model\",\"created\":{:.0f},\"owned_by\":"
-        "\"tandem\",\"max_model_len\":{}}}",
-        first ? "" : ",", io::quote_json(v->name), v->loaded,
-        v->text ? v->text->engine.length() : v->embedding->length());
-    first = false;
+        "\"tandem\",\"max_model_len\":{}{}}}",
+        out.empty() ? "" : ",", io::quote_json(id), v.loaded,
+        v.text ? v.text->engine.length() : v.embedding->length(), of);
+  };
+  for (const ModelVersionPtr& v : call.server.repository.all()) {
+    if (!v->text && !v->embedding) continue;
+    add(*v, v->name, "");
+    if (!v->text) continue;
+    for (const std::string& adapter : v->text->engine.adapters()) add(*v, adapter, v->name);
   }
-  call.json(out + "]}");
+  call.json("{\"object\":\"list\",\"data\":[" + out + "]}");
 }
 
 /// What a request wants of a model.
@@ -165,14 +170,41 @@ constexpr Wanted kContinues = {[](const ModelVersion& v) { return v.text != null
 constexpr Wanted kEmbeds = {[](const ModelVersion& v) { return v.embedding != nullptr; },
                             "does not embed texts", "embeds texts"};
 
+/// What a request is answered by.
+struct Answering {
+  ModelVersionPtr version;
+  int64_t adapter = 0;
+  std::string name;  ///< as the request has it
+};
+
+// "sql" or "base:sql": an adapter of a model's newest version.
+std::optional<Answering> find_adapter(const Repository& repository, const std::string& name) {
+  const size_t colon = name.find(':');
+  const std::string own = name.substr(colon == name.npos ? 0 : colon + 1);
+  std::optional<Answering> found;
+  for (const ModelVersionPtr& any : repository.all()) {
+    if (colon != name.npos && name.compare(0, colon, any->name) != 0) continue;
+    const ModelVersionPtr v = repository.find(any->name);
+    const int64_t adapter = v && v->text ? v->text->engine.adapter(own) : 0;
+    if (adapter == 0) continue;
+    if (found && found->version != v)
+      refuse(400, "several models have an adapter '{}': write {}:{}", own, v->name, own);
+    found = {v, adapter, name};
+  }
+  return found;
+}
+
 // The model of the request, which may be left out where there is one.
-ModelVersionPtr wanted_version(const Call& call, const io::Json& body, const Wanted& wanted) {
+Answering wanted_version(const Call& call, const io::Json& body, const Wanted& wanted) {
   if (!body.as_object()) refuse(400, "the body is {}, expected a JSON object", body.kind());
   const io::Json* name = body.find("model");
   if (name && name->as_string()) {
-    ModelVersionPtr v = version_of(call, *name->as_string());
+    const std::string& asked = *name->as_string();
+    if (!call.server.repository.find(asked) && wanted.has == kContinues.has)
+      if (auto adapted = find_adapter(call.server.repository, asked)) return *adapted;
+    ModelVersionPtr v = version_of(call, asked);
     if (!wanted.has(*v)) refuse(400, "the model '{}' {}", v->name, wanted.lacks);
-    return v;
+    return {v, 0, v->name};
   }
   ModelVersionPtr found;
   for (const ModelVersionPtr& v : call.server.repository.all()) {
@@ -181,7 +213,7 @@ ModelVersionPtr wanted_version(const Call& call, const io::Json& body, const Wan
     found = v;
   }
   if (!found) refuse(404, "no model that {} is served", wanted.is_done);
-  return found;
+  return {found, 0, found->name};
 }
 
 }  // namespace
@@ -324,12 +356,16 @@ bool handle_openai(Call& call) {
     call.only("POST");
     if (call.server.draining()) refuse(503, "the server is shutting down");
     const io::Json body = io::parse_json(call.request().body, "the body");
-    const ModelVersionPtr v = wanted_version(call, body, embedding ? kEmbeds : kContinues);
+    const Answering by = wanted_version(call, body, embedding ? kEmbeds : kContinues);
     if (embedding) {
-      answer_embeddings(call, v, body);
+      answer_embeddings(call, by.version, body);
       return true;
     }
-    answer_openai(call, v, chat ? read_chat(body, *v->text) : read_completion(body, *v->text));
+    const TextModel& text = *by.version->text;
+    OpenAiRequest request = chat ? read_chat(body, text) : read_completion(body, text);
+    request.model = by.name;
+    request.adapter = by.adapter;
+    answer_openai(call, by.version, std::move(request));
   } catch (...) {
     const Refusal refusal = refusal_of(std::current_exception());
     call.answer(openai_error(refusal.status, refusal.text));

@@ -69,6 +69,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
       t.options = request_.options;
       t.options.seed += i % static_cast<size_t>(request_.n);
       t.top = request_.top;
+      t.adapter = request_.adapter;
       t.constraint = request_.constraint;
       t.timeout = version_->settings.timeout_ms / 1000;
       t.gone = [self = shared_from_this()] { return self->unwanted(); };
@@ -196,7 +197,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
                        : chunk        ? "chat.completion.chunk"
                                       : "chat.completion";
     return fmt::format("{{\"id\":\"{}\",\"object\":\"{}\",\"created\":{},\"model\":{}", id_, kind,
-                       created_, io::quote_json(version_->name));
+                       created_, io::quote_json(request_.model));
   }
 
   std::string usage() const {

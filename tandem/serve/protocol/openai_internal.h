@@ -18,7 +18,8 @@ namespace tandem::serve {
 
 struct OpenAiRequest {
   bool chat = false;
-  std::string model;
+  std::string model = "";  ///< as answers name it: the model, or an adapter of it
+  int64_t adapter = 0;     ///< of the model's engine; 0: none
   std::vector<std::vector<int64_t>> prompts;
   std::vector<std::string> texts = {};               ///< of the prompts, where `echo` repeats them
   int64_t n = 1;                                     ///< answers to each prompt

@@ -43,7 +43,7 @@ void BlockPool::release(int64_t block) {
 }
 
 std::optional<int64_t> BlockPool::find(int64_t before, const std::vector<int64_t>& tokens) {
-  if (before != 0 && content_of(before) == 0) return std::nullopt;
+  if (before > 0 && content_of(before) == 0) return std::nullopt;
   const auto at = known_.find({content_of(before), tokens});
   if (at == known_.end()) return std::nullopt;
   Entry& e = entries_[static_cast<size_t>(at->second)];
@@ -54,7 +54,7 @@ std::optional<int64_t> BlockPool::find(int64_t before, const std::vector<int64_t
 void BlockPool::publish(int64_t before, std::vector<int64_t> tokens, int64_t block) {
   Entry& e = entries_.at(static_cast<size_t>(block));
   // After a block that another of the same content hides, nothing could be found.
-  if (e.content != 0 || (before != 0 && content_of(before) == 0)) return;
+  if (e.content != 0 || (before > 0 && content_of(before) == 0)) return;
   Key key{content_of(before), std::move(tokens)};
   if (!known_.emplace(key, block).second) return;
   e.content = next_content_++;
@@ -62,6 +62,7 @@ void BlockPool::publish(int64_t before, std::vector<int64_t> tokens, int64_t blo
 }
 
 uint64_t BlockPool::content_of(int64_t block) const {
+  if (block < 0) return static_cast<uint64_t>(block);
   return entries_[static_cast<size_t>(block)].content;
 }
 

@@ -29,7 +29,8 @@ class TD_API BlockPool {
   void release(int64_t block);
 
   /// The block of these tokens after a text whose last block is `before` (0: none), held once more
-  /// by the caller; nothing where it is not known.
+  /// by the caller; nothing where it is not known. Below 0 it is none, too: texts that begin with
+  /// different ones share nothing, as those of different adapters.
   std::optional<int64_t> find(int64_t before, const std::vector<int64_t>& tokens);
   /// `block`, which the caller holds, is full. Another of the same content may be known already:
   /// then this one stays unknown.

@@ -21,6 +21,7 @@
 #include "tandem/base/philox.h"
 #include "tandem/serve/refusal_internal.h"
 #include "tandem/serve/text/block_pool.h"
+#include "tandem/serve/text/text_drafts_internal.h"
 #include "tandem/serve/text/text_steps_internal.h"
 
 namespace tandem::serve {
@@ -35,12 +36,15 @@ struct GrowingText {
   std::vector<int64_t> tokens;        ///< the prompt's and the new ones
   std::vector<int64_t> blocks;        ///< that hold its keys, in order
   int64_t read = 0;                   ///< tokens whose keys lie in them
+  int64_t draft_read = 0;             ///< the same of the draft model
   int64_t shared = 0, published = 0;  ///< tokens found in the pool; blocks made known
   bool begun = false;                 ///< it has run, and is not refused for coming too late
   PhiloxStream draws;
   std::unique_ptr<text::ConstrainedText> held = {};  ///< where the answer has a constraint
   Clock::time_point since = Clock::now(), last_token = since;
 
+  /// The block before the first: texts of another adapter share nothing with it.
+  int64_t root() const { return -request.adapter; }
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   int64_t fresh() const { return size() - static_cast<int64_t>(request.prompt.size()); }
   int64_t unread() const { return size() - read; }
@@ -72,10 +76,13 @@ void add_probabilities(const std::vector<float>& logits, int64_t count, TextToke
 
 struct TextEngine::State {
   State(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& o)
-      : options(o), steps(model, o), pool(steps.blocks(), o.block) {
+      : options(o),
+        steps(model, o, o.draft || o.draft_from_text ? o.speculate + 1 : 1),
+        pool(steps.blocks(), o.block) {
     {
       const ThreadLimitGuard limit(threads());
       steps.warm_up(o.same_bits);
+      if (steps.wide() > 1) drafts.emplace(o, steps);
     }
     eos = model->config.tokens("eos_token_id");
     thread = std::thread([this] { work(); });
@@ -171,14 +178,14 @@ struct TextEngine::State {
   // there is no room now.
   bool begin(GrowingText& t) {
     while (t.unread() > options.block) {
-      const int64_t before = t.blocks.empty() ? 0 : t.blocks.back();
+      const int64_t before = t.blocks.empty() ? t.root() : t.blocks.back();
       const auto from = t.tokens.begin() + t.read;
       const auto found = pool.find(before, std::vector<int64_t>(from, from + options.block));
       if (!found) break;
       t.blocks.push_back(*found);
       t.read += options.block;
     }
-    t.shared = t.read;
+    t.shared = t.draft_read = t.read;
     t.published = static_cast<int64_t>(t.blocks.size());
     const int64_t wanted = (t.size() + options.block) / options.block;  // with the next token's
     if (wanted - static_cast<int64_t>(t.blocks.size()) > pool.available()) {
@@ -198,7 +205,7 @@ struct TextEngine::State {
   void forget(GrowingText& t) {
     for (const int64_t b : t.blocks) pool.release(b);
     t.blocks.clear();
-    t.read = t.published = 0;
+    t.read = t.draft_read = t.published = 0;
   }
 
   // Room for all tokens of `t`. Where there is none, the youngest start again later; false: `t` was
@@ -221,7 +228,7 @@ struct TextEngine::State {
 
   TextPart part(const GrowingText& t, int64_t count) const {
     return {std::span(t.tokens).subspan(static_cast<size_t>(t.read), static_cast<size_t>(count)),
-            t.read, t.blocks};
+            t.read, t.blocks, t.request.adapter};
   }
 
   void read_piece() {
@@ -231,6 +238,10 @@ struct TextEngine::State {
     const int64_t count = std::min(at->unread(), options.piece);
     const TextPart p = part(*at, count);
     const std::vector<std::vector<float>> logits = steps.run(std::span(&p, 1));
+    if (drafts && at->draft_read == at->read) {
+      drafts->read(p);
+      at->draft_read += count;
+    }
     counts.prompt_tokens += static_cast<uint64_t>(count);
     advance(*at, count);
     if (at->unread() == 0) take(at, logits[0]);
@@ -242,14 +253,22 @@ struct TextEngine::State {
       if (at->unread() == 1 && !make_room(*at)) break;
     for (auto at = running.begin(); at != running.end(); ++at)
       if (at->unread() == 1) all.push_back(at);
+    if (steps.mixes_adapters()) return grow(all);
+    const auto plain = std::stable_partition(
+        all.begin(), all.end(), [](const auto& at) { return at->request.adapter == 0; });
+    grow(std::span(all.begin(), plain));
+    grow(std::span(plain, all.end()));
+  }
+  void grow(std::span<const std::list<GrowingText>::iterator> all) {
     const auto most = static_cast<size_t>(steps.most_parts());
     for (size_t i = 0; i < all.size(); i += most) {
-      const std::span group = std::span(all).subspan(i, std::min(most, all.size() - i));
+      const std::span group = all.subspan(i, std::min(most, all.size() - i));
+      ++counts.steps;
+      counts.step_rows += group.size();
+      if (drafts && speculate(group)) continue;
       std::vector<TextPart> parts;
       for (const auto& at : group) parts.push_back(part(*at, 1));
       const std::vector<std::vector<float>> logits = steps.run(parts);
-      ++counts.steps;
-      counts.step_rows += group.size();
       for (size_t k = 0; k < group.size(); ++k) {
         advance(*group[k], 1);
         take(group[k], logits[k]);
@@ -257,14 +276,71 @@ struct TextEngine::State {
     }
   }
 
+  // How many guesses a text has room for. One that is held to a constraint gets none: what follows
+  // a guess would be held by a state that may have to be taken back.
+  int64_t guesses_for(GrowingText& t) {
+    const int64_t left =
+        std::min(t.request.options.max_new_tokens - t.fresh(), steps.length() - t.size());
+    int64_t count = t.held ? 0 : std::min(steps.wide() - 1, left - 1);
+    if (count <= 0) return 0;
+    reserve(t, t.size() + count);
+    return std::min(count, static_cast<int64_t>(t.blocks.size()) * options.block - t.size());
+  }
+
+  // A step in which texts are read with guesses at their next tokens. False: there are none.
+  bool speculate(std::span<const std::list<GrowingText>::iterator> group) {
+    std::vector<TextToGuess> wishes;
+    for (const auto& at : group) {
+      const int64_t count = guesses_for(*at);
+      wishes.push_back({&at->tokens, at->blocks, at->fresh(), count, &at->request.options,
+                        &ends_of(*at), &at->draws, &at->draft_read});
+    }
+    const std::vector<std::vector<TextGuess>> guesses = drafts->guess(wishes);
+    std::vector<std::vector<int64_t>> ids;
+    std::vector<TextPart> parts;
+    bool any = false;
+    for (size_t i = 0; i < group.size(); ++i) {
+      ids.push_back({group[i]->tokens.back()});
+      for (const TextGuess& g : guesses[i]) ids.back().push_back(g.token);
+      any = any || !guesses[i].empty();
+      counts.drafted_tokens += guesses[i].size();
+    }
+    if (!any) return false;
+    for (size_t i = 0; i < group.size(); ++i)
+      parts.push_back({ids[i], group[i]->read, group[i]->blocks, group[i]->request.adapter});
+    const std::vector<std::vector<float>> logits = steps.run_wide(parts);
+    for (size_t i = 0; i < group.size(); ++i)
+      keep_right(group[i], guesses[i],
+                 std::span(logits).subspan(i * static_cast<size_t>(steps.wide())));
+    return true;
+  }
+
+  // The text takes its guesses up to the first that is wrong, and a token of the model after them.
+  void keep_right(std::list<GrowingText>::iterator at, const std::vector<TextGuess>& guesses,
+                  std::span<const std::vector<float>> logits) {
+    const int64_t drafted = at->draft_read;
+    at->draft_read = std::min(drafted, at->read);
+    for (size_t k = 0; k <= guesses.size(); ++k) {
+      advance(*at, 1);
+      const TextGuess* guess = k < guesses.size() ? &guesses[k] : nullptr;
+      const Taken taken = take(at, logits[k], guess);
+      counts.accepted_tokens += taken.guess ? 1 : 0;
+      if (!taken.more) return;
+      if (!taken.guess) break;
+    }
+    // What the draft model read after the first wrong guess is not part of the text.
+    at->draft_read = std::min(drafted, at->size() - 1);
+  }
+
   // `count` more tokens have been read: what is full now can be found by others.
   void advance(GrowingText& t, int64_t count) {
     t.read += count;
-    for (; (t.published + 1) * options.block <= t.read; ++t.published) {
+    const int64_t known = drafts && drafts->reads() ? std::min(t.read, t.draft_read) : t.read;
+    for (; (t.published + 1) * options.block <= known; ++t.published) {
       const auto from = t.tokens.begin() + t.published * options.block;
       const auto k = static_cast<size_t>(t.published);
-      pool.publish(k == 0 ? 0 : t.blocks[k - 1], std::vector<int64_t>(from, from + options.block),
-                   t.blocks[k]);
+      pool.publish(k == 0 ? t.root() : t.blocks[k - 1],
+                   std::vector<int64_t>(from, from + options.block), t.blocks[k]);
     }
   }
 
@@ -304,16 +380,28 @@ struct TextEngine::State {
     return false;
   }
 
+  const std::vector<int64_t>& ends_of(const GrowingText& t) const {
+    const std::vector<int64_t>& own = t.request.options.eos_token_id;
+    return own.empty() ? eos : own;
+  }
+
+  struct Taken {
+    bool more = false;   ///< the text has not ended
+    bool guess = false;  ///< its token is the one that was guessed
+  };
   // The next token of a text from its logits.
-  void take(std::list<GrowingText>::iterator at, const std::vector<float>& logits) {
+  Taken take(std::list<GrowingText>::iterator at, const std::vector<float>& logits,
+             const TextGuess* guess = nullptr) {
     GrowingText& t = *at;
     const models::GenerateOptions& o = t.request.options;
-    const std::vector<int64_t>& ends_with = o.eos_token_id.empty() ? eos : o.eos_token_id;
+    const std::vector<int64_t>& ends_with = ends_of(t);
     std::vector<float> changed = logits;
-    if (!hold(at, ends_with, logits, changed)) return;
+    if (!hold(at, ends_with, logits, changed)) return {};
+    const TextChoice choice =
+        choose_token(models::token_choices(changed, t.tokens, t.fresh(), ends_with, o), guess,
+                     t.draws, o.do_sample);
     TextToken token;
-    const double draw = o.do_sample ? t.draws.next_uniform() : 0;
-    token.id = models::next_token(changed, t.tokens, t.fresh(), ends_with, o, draw);
+    token.id = choice.token;
     if (t.request.top >= 0) add_probabilities(logits, t.request.top, token);
     t.tokens.push_back(token.id);
     ++counts.new_tokens;
@@ -322,12 +410,14 @@ struct TextEngine::State {
     t.last_token = Clock::now();
     const bool ended = std::find(ends_with.begin(), ends_with.end(), token.id) != ends_with.end();
     token.end = ended;
-    if (!ended && !follow(at, token.id)) return;
+    if (!ended && !follow(at, token.id)) return {};
     const bool more = !t.request.token || t.request.token(token);
-    if (ended || !more || (t.held && t.held->must_end()))
-      finish(at, 200, "", true);
-    else if (t.fresh() >= o.max_new_tokens || t.size() >= steps.length())
-      finish(at, 200, "", false);
+    const bool stopped = ended || !more || (t.held && t.held->must_end());
+    if (stopped || t.fresh() >= o.max_new_tokens || t.size() >= steps.length()) {
+      finish(at, 200, "", stopped);
+      return {false, choice.taken};
+    }
+    return {true, choice.taken};
   }
 
   // ---- answers
@@ -350,6 +440,7 @@ struct TextEngine::State {
 
   TextEngineOptions options;
   TextSteps steps;
+  std::optional<TextDrafts> drafts;
   BlockPool pool;
   std::vector<int64_t> eos;
   TextCounts counts;
@@ -375,6 +466,9 @@ void TextEngine::submit(TextRequest request) {
   };
   try {
     models::check(request.options);
+    TD_CHECK(
+        request.adapter >= 0 && request.adapter <= static_cast<int64_t>(s.options.adapters.size()),
+        Value, "there is no adapter {}", request.adapter);
     TD_CHECK(!request.prompt.empty(), Value, "the prompt has no tokens");
     for (const int64_t t : request.prompt)
       TD_CHECK(t >= 0 && t < vocabulary(), Value, "token {} is outside of the vocabulary of {}", t,
@@ -421,6 +515,17 @@ std::vector<int64_t> TextEngine::generate(std::vector<int64_t> prompt,
   return out;
 }
 
+std::vector<std::string> TextEngine::adapters() const {
+  std::vector<std::string> out;
+  for (const TextAdapter& a : state_->options.adapters) out.push_back(a.name);
+  return out;
+}
+int64_t TextEngine::adapter(std::string_view name) const {
+  const std::vector<TextAdapter>& all = state_->options.adapters;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].name == name) return static_cast<int64_t>(i) + 1;
+  return 0;
+}
 int64_t TextEngine::length() const { return state_->steps.length(); }
 int64_t TextEngine::vocabulary() const { return state_->steps.vocabulary(); }
 int64_t TextEngine::blocks() const { return state_->pool.count(); }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,11 @@
 #include "tandem/text/constraint.h"
 
 namespace tandem::serve {
+
+/// A LoRA adapter that texts may ask for.
+struct TextAdapter {
+  std::string name, folder;
+};
 
 struct TextEngineOptions {
   int64_t streams = 16;  ///< texts that grow at the same time
@@ -28,6 +34,12 @@ struct TextEngineOptions {
   size_t queue = 256;     ///< texts that may wait
   int threads = 0;        ///< 0: all cores
   bool same_bits = true;  ///< only sizes of batches in which a text has the bits that it has alone
+  std::vector<TextAdapter> adapters = {};
+  /// Guesses tokens that the model then checks in one step (speculative decoding): texts are the
+  /// same, and sampled ones have the same distribution. Of the model's vocabulary.
+  std::shared_ptr<models::PretrainedModel> draft = {};
+  bool draft_from_text = false;  ///< guess what followed the same tokens earlier in the text
+  int64_t speculate = 4;         ///< tokens that are guessed at a time
 };
 
 /// A new token.
@@ -51,6 +63,7 @@ struct TextRequest {
   models::GenerateOptions options = {};  ///< without streamer and compiled
   int64_t top = -1;                      ///< how many of the likeliest tokens are wanted; -1: no
                                          ///< probabilities at all
+  int64_t adapter = 0;                   ///< adapter() knows it by name; 0: none
   std::shared_ptr<text::Constraint> constraint = {};  ///< what the answer is held to
   double timeout = 0;               ///< seconds until it is too late to begin; 0: never
   std::function<bool()> gone = {};  ///< nobody waits for the answer any more
@@ -62,6 +75,7 @@ struct TextRequest {
 struct TextCounts {
   std::atomic<uint64_t> accepted{0}, ok{0}, failed{0}, cancelled{0}, rejected{0}, preempted{0};
   std::atomic<uint64_t> prompt_tokens{0}, shared_tokens{0}, new_tokens{0}, steps{0}, step_rows{0};
+  std::atomic<uint64_t> drafted_tokens{0}, accepted_tokens{0};
   std::atomic<int64_t> running{0}, waiting{0};
   std::atomic<int64_t> blocks_held{0};
   Histogram first_token, between_tokens;
@@ -83,6 +97,9 @@ class TD_API TextEngine {
   std::vector<int64_t> generate(std::vector<int64_t> prompt,
                                 const models::GenerateOptions& options);
 
+  /// The names of the adapters in their order, and the number of one; 0 where there is none.
+  std::vector<std::string> adapters() const;
+  int64_t adapter(std::string_view name) const;
   /// Tokens of a text with its answer, at most.
   int64_t length() const;
   int64_t vocabulary() const;

@@ -18,6 +18,10 @@ constexpr int64_t kSmallPiece = 16;
 
 int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
 int64_t length_of(const models::PretrainedModel& model, const TextEngineOptions& o) {
   int64_t most = model.max_positions();
   if (most == 0) most = model.config.integer("max_position_embeddings", kUsualLength);
@@ -26,30 +30,33 @@ int64_t length_of(const models::PretrainedModel& model, const TextEngineOptions&
   return o.length > 0 ? o.length : std::min(most, kUsualLength);
 }
 
-// The compiled step: a call copies its handles and nothing else.
-template <class F>
-std::function<Tensor(Tensor, Tensor, Tensor, Tensor, Tensor)> compiled_step(F step) {
-  auto compiled = std::make_shared<decltype(compile(step))>(
-      compile(std::move(step), {.name = "decode", .same_bits = false}));
-  return [compiled](const Tensor& ids, const Tensor& positions, const Tensor& slots,
-                    const Tensor& table,
-                    const Tensor& last) { return (*compiled)(ids, positions, slots, table, last); };
+std::vector<models::Adapter> adapters_of(models::PretrainedModel& model,
+                                         const std::vector<TextAdapter>& all) {
+  std::vector<models::Adapter> out;
+  for (const TextAdapter& a : all) out.push_back(models::load_adapter(a.folder, model));
+  return out;
+}
+
+// What the keys and values of a token take; known from a pool of the least size.
+double bytes_of_token(models::PretrainedModel& model) {
+  double bytes = 0;
+  for (const auto& layer : model.start_paged(2, 1).layers)
+    for (const Buffer* b : {&layer.k, &layer.v})
+      bytes +=
+          static_cast<double>(b->size(1) * b->size(2)) * static_cast<double>(size_of(b->dtype()));
+  return bytes;
 }
 
 }  // namespace
 
-TextSteps::TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& o)
-    : model_(std::move(model)), length_(length_of(*model_, o)) {
+TextSteps::TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& o,
+                     int64_t wide)
+    : model_(std::move(model)), length_(length_of(*model_, o)), wide_(wide) {
   TD_CHECK(o.streams > 0 && o.block > 0 && o.piece > 0, Value,
            "streams, block and piece must be above 0, are {}, {} and {}", o.streams, o.block,
            o.piece);
   columns_ = up(length_, o.block);
-  // What a token takes is known from a pool of the least size.
-  double bytes = 0;
-  for (const auto& layer : model_->start_paged(2, 1).layers)
-    for (const Buffer* b : {&layer.k, &layer.v})
-      bytes +=
-          static_cast<double>(b->size(1) * b->size(2)) * static_cast<double>(size_of(b->dtype()));
+  const double bytes = bytes_of_token(*model_) + (o.draft ? bytes_of_token(*o.draft) : 0);
   const int64_t wanted = o.streams * columns_;
   const auto room = static_cast<int64_t>(static_cast<double>(o.cache_bytes) / std::max(bytes, 1.0));
   const int64_t count =
@@ -60,17 +67,38 @@ TextSteps::TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextE
     columns_ = std::max<int64_t>(count, 1);
     log_warning("texts may have {} tokens at most: the cache has no room for more", length_);
   }
+  if (!o.adapters.empty()) adapters_.emplace(*model_, adapters_of(*model_, o.adapters));
+  set_up(o);
+}
+
+TextSteps::TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& o,
+                     int64_t wide, const TextSteps& target)
+    : model_(std::move(model)),
+      length_(target.length_),
+      blocks_(target.blocks_),
+      columns_(target.columns_),
+      wide_(wide) {
+  const int64_t most = model_->max_positions();
+  TD_CHECK(most == 0 || most >= length_, Value,
+           "the draft model has {} positions, and texts may have {} tokens\nSet length.", most,
+           length_);
+  set_up(o);
+}
+
+void TextSteps::set_up(const TextEngineOptions& o) {
   cache_ = model_->start_paged(blocks_, o.block);
   for (int64_t n = 1; n < o.streams; n *= 2) sizes_.push_back(n);
   sizes_.push_back(o.streams);
   pieces_ = {std::min(kSmallPiece, o.piece)};
   if (o.piece > kSmallPiece) pieces_.push_back(o.piece);
-  step_ =
-      compiled_step([this](Tensor ids, Tensor positions, Tensor slots, Tensor table, Tensor last) {
-        return model_->decode_paged({std::move(ids), std::move(positions), std::move(slots),
-                                     std::move(table), std::move(last)},
-                                    cache_);
-      });
+  const auto step = [this](const std::vector<Tensor>& x) {
+    std::optional<models::AdapterSet::Use> use;
+    if (x.size() > 5) use.emplace(*adapters_, x[5]);
+    return model_->decode_paged({x[0], x[1], x[2], x[3], x[4]}, cache_);
+  };
+  auto compiled = std::make_shared<decltype(compile(step))>(
+      compile(step, {.cache_size = 64, .name = "decode", .same_bits = false}));
+  step_ = [compiled](const std::vector<Tensor>& x) { return (*compiled)(x); };
 }
 
 std::vector<std::vector<float>> TextSteps::run(std::span<const TextPart> parts) {
@@ -79,17 +107,26 @@ std::vector<std::vector<float>> TextSteps::run(std::span<const TextPart> parts) 
       std::max_element(parts.begin(), parts.end(), [](const TextPart& a, const TextPart& b) {
         return a.ids.size() < b.ids.size();
       })->ids.size());
-  if (longest == 1) return run_sized(parts, *std::lower_bound(sizes_.begin(), sizes_.end(), n), 1);
+  const int64_t size = *std::lower_bound(sizes_.begin(), sizes_.end(), n);
+  if (longest == 1) return run_sized(parts, size, 1);
+  if (longest <= wide_) return run_sized(parts, size, wide_);
   TD_ASSERT(n == 1);
   return run_sized(parts, 1, *std::lower_bound(pieces_.begin(), pieces_.end(), longest));
 }
 
+std::vector<std::vector<float>> TextSteps::run_wide(std::span<const TextPart> parts) {
+  const auto n = static_cast<int64_t>(parts.size());
+  return run_sized(parts, *std::lower_bound(sizes_.begin(), sizes_.end(), n), wide_, true);
+}
+
 std::vector<std::vector<float>> TextSteps::run_sized(std::span<const TextPart> parts, int64_t n,
-                                                     int64_t l) {
+                                                     int64_t l, bool every) {
   const NoGradGuard no_grad;
   const auto all = static_cast<size_t>(n * l);
   std::vector<int64_t> ids(all, 0), positions(all, -1), slots(all, 0),
-      table(static_cast<size_t>(n * columns_), 0), last(static_cast<size_t>(n), 0);
+      table(static_cast<size_t>(n * columns_), 0), last(static_cast<size_t>(n), 0),
+      adapters(static_cast<size_t>(n), 0);
+  bool adapted = false;
   for (size_t i = 0; i < parts.size(); ++i) {
     const TextPart& p = parts[i];
     const size_t row = i * static_cast<size_t>(l);
@@ -103,54 +140,126 @@ std::vector<std::vector<float>> TextSteps::run_sized(std::span<const TextPart> p
     std::copy_n(p.blocks.begin(), std::min(p.blocks.size(), static_cast<size_t>(columns_)),
                 table.begin() + static_cast<ptrdiff_t>(i) * columns_);
     last[i] = static_cast<int64_t>(p.ids.size()) - 1;
+    adapters[i] = p.adapter;
+    adapted = adapted || p.adapter != 0;
   }
-  const Tensor y =
-      step_(tensor(ids, Shape(n, l)), tensor(positions, Shape(n, l)), tensor(slots, Shape(n, l)),
-            tensor(table, Shape(n, columns_)), tensor(last, Shape(n)));
+  std::vector<Tensor> in = {tensor(ids, Shape(n, l)), tensor(positions, Shape(n, l)),
+                            tensor(slots, Shape(n, l)), tensor(table, Shape(n, columns_)),
+                            every ? arange(l).expand({n, l}).contiguous() : tensor(last, Shape(n))};
+  if (adapted) in.push_back(tensor(adapters, Shape(n)));
+  const Tensor y = step_(in);
   const std::vector<float> logits = y.to(DType::f32).contiguous().to_vector<float>();
-  const int64_t width = y.size(1);
-  std::vector<std::vector<float>> out;
-  for (size_t i = 0; i < parts.size(); ++i)
-    out.emplace_back(logits.begin() + static_cast<ptrdiff_t>(i) * width,
-                     logits.begin() + static_cast<ptrdiff_t>(i + 1) * width);
+  const int64_t width = y.size(-1);
+  const size_t each = every ? static_cast<size_t>(l) : 1;
+  std::vector<std::vector<float>> out(parts.size() * each);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (!every || i % each < parts[i / each].ids.size())
+      out[i].assign(logits.begin() + static_cast<ptrdiff_t>(i) * width,
+                    logits.begin() + static_cast<ptrdiff_t>(i + 1) * width);
   return out;
 }
 
-// Texts of one, two ... tokens, each in a block of its own, as many as there is room for.
+std::vector<std::vector<float>> TextSteps::each_alone(std::span<const TextPart> parts) {
+  std::vector<std::vector<float>> out;
+  for (const TextPart& p : parts) out.push_back(run_sized(std::span(&p, 1), 1, 1)[0]);
+  return out;
+}
+
+// Compiles the steps that read prompts, and learns the size of the vocabulary.
+void TextSteps::warm_up_pieces() {
+  const int64_t block = 1, zero = 0;
+  const std::vector<int64_t> piece(static_cast<size_t>(pieces_.back()), 0);
+  for (int64_t adapter = 0; adapter <= (adapters_ ? 1 : 0); ++adapter) {
+    const std::span first(&block, 1);
+    for (const int64_t l : pieces_) {
+      const auto fits = static_cast<size_t>(std::min(l, cache_.block));
+      run_sized(std::vector{TextPart{std::span(piece).first(fits), 0, first, adapter}}, 1, l);
+    }
+    vocabulary_ = static_cast<int64_t>(
+        run_sized(std::vector{TextPart{std::span(&zero, 1), 0, first, adapter}}, 1, 1)[0].size());
+  }
+}
+
+// Texts of one, two ... tokens, each in a block of its own, as many as there is room for; then the
+// same with adapters and without in turn.
 void TextSteps::warm_up(bool same_bits) {
+  warm_up_pieces();
   const int64_t n = std::min(sizes_.back(), blocks_ - 1);
   std::vector<int64_t> ids, blocks;
-  for (int64_t i = 0; i < n; ++i) blocks.push_back(i + 1);
-  const std::vector<int64_t> piece(static_cast<size_t>(pieces_.back()), 0);
-  const auto first = std::span<const int64_t>(blocks).first(1);
-  for (const int64_t l : pieces_) {
-    const auto fits = static_cast<size_t>(std::min(l, cache_.block));
-    run_sized(std::vector{TextPart{std::span(piece).first(fits), 0, first}}, 1, l);
+  for (int64_t i = 0; i < n; ++i) {
+    ids.push_back((i * 37 + 11) % vocabulary_);
+    blocks.push_back(i + 1);
   }
-  const int64_t zero = 0;
-  vocabulary_ = static_cast<int64_t>(
-      run_sized(std::vector{TextPart{std::span(&zero, 1), 0, first}}, 1, 1)[0].size());
-  for (int64_t i = 0; i < n; ++i) ids.push_back((i * 37 + 11) % vocabulary_);
   std::vector<TextPart> parts;
-  std::vector<std::vector<float>> alone;
-  for (size_t i = 0; i < ids.size(); ++i) {
+  for (size_t i = 0; i < ids.size(); ++i)
     parts.push_back({std::span(ids).subspan(i, 1), 0, std::span(blocks).subspan(i, 1)});
-    alone.push_back(run_sized(std::span(parts).last(1), 1, 1)[0]);
-  }
+  std::vector<TextPart> adapted = parts;
+  if (adapters_)
+    for (size_t i = 0; i < adapted.size(); ++i)
+      adapted[i].adapter = static_cast<int64_t>(i + 1) % (adapters_->count() + 1);
+  const auto alone = each_alone(parts);
+  const auto adapted_alone = adapters_ ? each_alone(adapted) : alone;
   std::vector<int64_t> kept;
   for (const int64_t size : sizes_) {
     if (size > n) break;
-    const auto together = run_sized(std::span(parts).first(static_cast<size_t>(size)), size, 1);
+    const auto of = static_cast<size_t>(size);
     bool same = true;
-    for (size_t i = 0; i < together.size(); ++i)
-      same = same &&
-             std::memcmp(together[i].data(), alone[i].data(), alone[i].size() * sizeof(float)) == 0;
+    const auto together = run_sized(std::span(parts).first(of), size, 1);
+    for (size_t i = 0; i < of; ++i) same = same && same_floats(together[i], alone[i]);
+    if (adapters_) {
+      const auto mixed = run_sized(std::span(adapted).first(of), size, 1);
+      for (size_t i = 0; i < of; ++i) {
+        bool& still = adapted[i].adapter == 0 ? mixes_ : same;
+        still = still && (!same_bits || same_floats(mixed[i], adapted_alone[i]));
+      }
+    }
     if (same || !same_bits)
       kept.push_back(size);
     else
       log_warning("texts are not decoded {} at a time: their bits would change", size);
   }
   sizes_ = kept;
+  bool same = true;
+  for (const int64_t size : sizes_) {
+    if (wide_ == 1) break;
+    same = same_when_wide(size, false) && same;
+    if (adapters_) same = same_when_wide(size, true) && same;
+  }
+  if (same || !same_bits) return;
+  log_warning("texts are decoded token by token: their bits would change with several at once");
+  wide_ = 1;
+}
+
+// Texts of `wide` tokens read at once, and the first two of them token by token.
+bool TextSteps::same_when_wide(int64_t size, bool adapted) {
+  const int64_t each = up(wide_, cache_.block), n = std::min(size, (blocks_ - 1) / each);
+  if (n == 0 || each > columns_) return false;
+  const auto w = static_cast<size_t>(wide_);
+  std::vector<int64_t> ids, blocks;
+  for (int64_t i = 0; i < n * wide_; ++i) ids.push_back((i * 41 + 7) % vocabulary_);
+  for (int64_t i = 0; i < n * each; ++i) blocks.push_back(i + 1);
+  const auto blocks_of = [&](size_t i) {
+    return std::span<const int64_t>(blocks).subspan(i * static_cast<size_t>(each),
+                                                    static_cast<size_t>(each));
+  };
+  std::vector<TextPart> parts;
+  for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+    const int64_t adapter =
+        adapted ? static_cast<int64_t>(i + 1) % (adapters_->count() + 1) : int64_t{0};
+    parts.push_back({std::span(ids).subspan(i * w, w), 0, blocks_of(i), adapter});
+  }
+  const auto together = run_sized(parts, size, wide_, true);
+  const auto last = run_sized(parts, size, wide_);
+  bool same = true;
+  for (size_t i = 0; i < std::min<size_t>(parts.size(), 2); ++i)
+    for (size_t t = 0; t < w; ++t) {
+      const TextPart one{parts[i].ids.subspan(t, 1), static_cast<int64_t>(t), blocks_of(i),
+                         parts[i].adapter};
+      const auto alone = run_sized(std::span(&one, 1), 1, 1)[0];
+      same = same && same_floats(together[i * w + t], alone) &&
+             (t + 1 < w || same_floats(last[i], alone));
+    }
+  return same;
 }
 
 }  // namespace tandem::serve

@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "tandem/models/adapters.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/serve/text/text_engine.h"
 
@@ -17,16 +19,25 @@ struct TextPart {
   std::span<const int64_t> ids;     ///< the tokens
   int64_t position = 0;             ///< of the first of them
   std::span<const int64_t> blocks;  ///< of the text, up to its last token at least
+  int64_t adapter = 0;
 };
 
 class TextSteps {
  public:
-  TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& options);
+  /// `wide`: how many tokens of several texts at once a step may read.
+  TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& options,
+            int64_t wide);
+  /// Of a draft model, whose keys lie in blocks of the same numbers as those of `target`.
+  TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& options,
+            int64_t wide, const TextSteps& target);
   TextSteps(const TextSteps&) = delete;
   TextSteps& operator=(const TextSteps&) = delete;
-  /// Logits after the last token of each part, [parts, vocabulary]: parts of one token each, as
-  /// many as the largest size, or one part of up to `piece` tokens.
+  /// Logits after the last token of each part, [parts, vocabulary]: parts of up to `wide` tokens
+  /// each, as many as the largest size, or one part of up to `piece` tokens.
   std::vector<std::vector<float>> run(std::span<const TextPart> parts);
+  /// Logits after each of `wide` tokens of each part, in their order; of tokens that a part lacks,
+  /// they are empty.
+  std::vector<std::vector<float>> run_wide(std::span<const TextPart> parts);
   /// Compile all sizes; keep those in which every text has the bits that it has alone.
   void warm_up(bool same_bits);
 
@@ -35,14 +46,26 @@ class TextSteps {
   int64_t vocabulary() const { return vocabulary_; }
   int64_t most_parts() const { return sizes_.back(); }
   const std::vector<int64_t>& sizes() const { return sizes_; }
+  /// How many tokens run_wide() takes where a text has the bits that it has token by token; else 1.
+  int64_t wide() const { return wide_; }
+  /// May texts with an adapter and texts without one share a batch?
+  bool mixes_adapters() const { return mixes_; }
 
  private:
-  std::vector<std::vector<float>> run_sized(std::span<const TextPart> parts, int64_t n, int64_t l);
+  void set_up(const TextEngineOptions& options);
+  std::vector<std::vector<float>> run_sized(std::span<const TextPart> parts, int64_t n, int64_t l,
+                                            bool every = false);
+  bool same_when_wide(int64_t size, bool adapted);
+  std::vector<std::vector<float>> each_alone(std::span<const TextPart> parts);
+  void warm_up_pieces();
   std::shared_ptr<models::PretrainedModel> model_;
   models::PagedCache cache_;
-  int64_t length_ = 0, blocks_ = 0, columns_ = 0, vocabulary_ = 0;
+  int64_t length_ = 0, blocks_ = 0, columns_ = 0, vocabulary_ = 0, wide_ = 1;
   std::vector<int64_t> sizes_, pieces_;
-  std::function<Tensor(Tensor, Tensor, Tensor, Tensor, Tensor)> step_;
+  std::optional<models::AdapterSet> adapters_;
+  bool mixes_ = true;
+  /// ids, positions, slots, table, last and, where a text has one, adapters.
+  std::function<Tensor(const std::vector<Tensor>&)> step_;
 };
 
 }  // namespace tandem::serve
