@@ -74,6 +74,28 @@ TEST_F(Distributed, RunsResumeOnOtherNumbersOfRanks) {
   EXPECT_NEAR(end.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-5);
 }
 
+// Ranks that share out state give the figures of those that do not; a run may change its strategy
+// and its number of ranks where it resumes.
+TEST_F(Distributed, StrategiesShareOutState) {
+  const std::string more =
+      "--json trainer.epochs=2 model.dropout=0 sched.type=constant data.val_part=0.2 "
+      "trainer.clip_norm=1 --run ";
+  const nlohmann::json whole = figures(train(2, more + "ddp"));
+  for (const std::string strategy : {"zero1", "zero2", "fsdp"}) {
+    const std::string run = more + strategy + " trainer.strategy=";
+    figures(train(2, run + strategy + " trainer.max_steps=30"));
+    const nlohmann::json parts = figures(train(2, run + strategy));
+    for (const char* name : {"train/loss", "val/loss", "test/accuracy", "steps"}) {
+      EXPECT_NEAR(parts.value(name, -1.0), whole.value(name, -2.0), 1e-5) << strategy << parts;
+    }
+  }
+  const std::string run = more + "mixed trainer.strategy=";
+  figures(train(3, run + "fsdp trainer.max_steps=10"));
+  figures(train(1, run + "ddp trainer.max_steps=20"));
+  const nlohmann::json mixed = figures(train(2, run + "zero2"));
+  EXPECT_NEAR(mixed.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-4) << mixed;
+}
+
 TEST_F(Distributed, WhatCannotBeSaysSo) {
   const std::string tool_path = std::getenv("TANDEM_TOOL");
   EXPECT_EQ(shell(tool_path + " launch -n 2 2>&1").code, 2);
