@@ -86,16 +86,21 @@ class Signals {
 
 uint16_t free_port() { return local_address(listen_on({"127.0.0.1", 0})).port; }
 
+constexpr const char* kRestarts = "TORCHELASTIC_RESTART_COUNT";  // torchrun's name
+
 std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int port,
-                                        const std::string& token) {
-  std::map<std::string, std::string> set{{"RANK", std::to_string(rank)},
-                                         {"LOCAL_RANK", std::to_string(rank)},
-                                         {"GROUP_RANK", "0"},
-                                         {"WORLD_SIZE", std::to_string(o.ranks)},
-                                         {"MASTER_ADDR", "127.0.0.1"},
-                                         {"LOCAL_WORLD_SIZE", std::to_string(o.ranks)},
-                                         {"MASTER_PORT", std::to_string(port)},
-                                         {"TANDEM_TOKEN", token}};
+                                        const std::string& token, int restarts) {
+  std::map<std::string, std::string> set{
+      {"RANK", std::to_string(rank)},
+      {"LOCAL_RANK", std::to_string(rank)},
+      {"GROUP_RANK", "0"},
+      {"WORLD_SIZE", std::to_string(o.ranks)},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"LOCAL_WORLD_SIZE", std::to_string(o.ranks)},
+      {"MASTER_PORT", std::to_string(port)},
+      {"TANDEM_TOKEN", token},
+      {kRestarts, std::to_string(restarts)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(o.max_restarts)}};
   if (!o.engine.empty()) set["TANDEM_DIST_ENGINE"] = o.engine;
   const int threads = o.threads > 0 ? o.threads : std::max(1, num_threads() / o.ranks);
   for (const char* name : {"TANDEM_NUM_THREADS", "OMP_NUM_THREADS"})
@@ -135,8 +140,10 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   ::_exit(127);
 }
 
-void start(Rank& r, const LaunchOptions& o, int rank, int port, const std::string& token) {
-  std::vector<std::string> env = environment_of(o, rank, port, token), command = o.command;
+void start(Rank& r, const LaunchOptions& o, int rank, int port, const std::string& token,
+           int restarts) {
+  std::vector<std::string> env = environment_of(o, rank, port, token, restarts),
+                           command = o.command;
   const std::vector<char*> argv = pointers(command), envp = pointers(env);
   int out[2][2], error[2];
   const bool piped = ::pipe2(out[0], O_CLOEXEC) == 0 && ::pipe2(out[1], O_CLOEXEC) == 0 &&
@@ -197,7 +204,8 @@ void pump(Output& o, const std::string& prefix) {
 
 class Job {
  public:
-  explicit Job(const LaunchOptions& o) : o_(o), ranks_(static_cast<size_t>(o.ranks)) {}
+  explicit Job(const LaunchOptions& o, int restarts)
+      : o_(o), restarts_(restarts), ranks_(static_cast<size_t>(o.ranks)) {}
   ~Job() {
     kill_all(SIGKILL, true);
     for (Rank& r : ranks_)
@@ -209,7 +217,8 @@ class Job {
   LaunchResult run() {
     const int port = o_.port > 0 ? o_.port : free_port();
     const std::string token = random_token();
-    for (int r = 0; r < o_.ranks; ++r) start(ranks_[static_cast<size_t>(r)], o_, r, port, token);
+    for (int r = 0; r < o_.ranks; ++r)
+      start(ranks_[static_cast<size_t>(r)], o_, r, port, token, restarts_);
     while (running() > 0) {
       wait();
       pass_signals();
@@ -314,6 +323,7 @@ class Job {
   }
 
   const LaunchOptions& o_;
+  int restarts_;
   Signals signals_;
   std::vector<Rank> ranks_;
   LaunchResult result_;
@@ -323,7 +333,15 @@ class Job {
   Deadline ask_at_, kill_at_;
 };
 
+// Would it end the same way again?
+bool may_start_again(const LaunchResult& r) { return r.failed >= 0 && r.code != 2; }
+
 }  // namespace
+
+int restart_count() {
+  const char* text = std::getenv(kRestarts);
+  return text ? std::max(0, std::atoi(text)) : 0;
+}
 
 LaunchResult launch(const LaunchOptions& o) {
   TD_CHECK(o.ranks >= 1 && o.ranks <= 1024, Value, "launch expects 1 to 1024 ranks, got {}",
@@ -338,7 +356,20 @@ LaunchResult launch(const LaunchOptions& o) {
       "launch does not start ranks of MPI: mpirun and srun do\nTANDEM_DIST_ENGINE=mpi mpirun -n {} "
       "PROGRAM",
       o.ranks);
-  return Job(o).run();
+  TD_CHECK(o.max_restarts >= 0 && o.min_ranks >= 0 && o.min_ranks <= o.ranks, Value,
+           "launch expects max_restarts from 0 and min_ranks from 0 to {} (ranks), got {} and {}",
+           o.ranks, o.max_restarts, o.min_ranks);
+  LaunchOptions now = o;
+  for (int restarts = 0;; ++restarts) {
+    LaunchResult r = Job(now, restarts).run();
+    r.restarts = restarts;
+    r.ranks = now.ranks;
+    if (restarts == o.max_restarts || !may_start_again(r)) return r;
+    if (o.min_ranks > 0) now.ranks = std::max(o.min_ranks, now.ranks - 1);
+    write_line(2, "tandem launch: ",
+               fmt::format("{}; start {} of {} with {} ranks\n", r.text, restarts + 2,
+                           o.max_restarts + 1, now.ranks));
+  }
 }
 
 }  // namespace tandem::distributed

@@ -19,16 +19,26 @@ struct LaunchOptions {
   double grace = 5;    ///< seconds between SIGTERM, which comes then, and SIGKILL
   bool prefix = true;  ///< "[1] " before each line of rank 1
   std::string engine = "";  ///< TANDEM_DIST_ENGINE of the ranks; "": as it is set
+  int max_restarts = 0;     ///< how often all ranks start again after one has failed
+  /// Starts again with those that are left, but with at least so many; 0: with as many as before.
+  int min_ranks = 0;
 };
 
 struct LaunchResult {
   int code = 0;           ///< of the rank that failed first; 128 + signal where one ended it
   int failed = -1;        ///< that rank
   std::string text = "";  ///< what became of it, in a sentence
+  int restarts = 0;       ///< how often the job started again
+  int ranks = 0;          ///< how many there were at the end
 };
+/// How often this process's job has started again, as the launcher says; 0 without one.
+TD_API int restart_count();
 
 /// Run the command once per rank and wait. SIGINT, SIGTERM and SIGHUP are passed on to all ranks,
-/// which then have `notice` + `grace` seconds; a second signal kills them. No process of a rank's
+/// which then have `notice` + `grace` seconds; a second signal kills them. Where restarts are
+/// left, a rank that failed ends all and the command runs again, as a program that resumes from its
+/// newest checkpoint expects; not after a signal to this process, nor after exit code 2, a wrong
+/// command line. No process of a rank's
 /// group outlives this call, and none this process. Throws Value for a bad option, Io for a program
 /// that cannot be started.
 TD_API LaunchResult launch(const LaunchOptions& options);

@@ -8,6 +8,7 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/files/folder.h"
+#include "tandem/dist/launch.h"
 #include "tandem/dist/objects.h"
 #include "tandem/dist/process_group.h"
 #include "tandem/runs/run_folder.h"
@@ -37,7 +38,16 @@ std::string unfinished(const std::string& name) {
   return found;
 }
 
+// A job that starts again after a fault resumes the run that it began.
+std::string restarted_folder(const Recipe& r, const TrainOptions& o) {
+  if (!o.folder.empty()) return o.folder;
+  if (!o.resume.empty() && o.resume != "auto" && o.resume != "none") return o.resume;
+  const std::string found = unfinished(r.name());
+  return found.empty() ? new_folder(r) : found;
+}
+
 std::string own_run_folder(const Recipe& r, const TrainOptions& o) {
+  if (distributed::restart_count() > 0) return restarted_folder(r, o);
   if (o.resume.empty() || (o.resume == "auto" && !o.folder.empty()))
     return o.folder.empty() ? new_folder(r) : o.folder;
   if (o.resume == "auto") {

@@ -211,6 +211,10 @@ class TD_API Trainer {
   FitResult run_fit(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
   void open(Running& run);
   void join_ranks();
+  void share_out();
+  void make_whole();
+  void compile_steps();
+  bool sharded() const;
   StepResult step_on_ranks(const Batch& batch, bool first, bool update, int64_t due);
   bool whole_batch() const;
   bool stop_asked() const;
@@ -281,6 +285,7 @@ class TD_API Trainer {
   std::unique_ptr<Compiled> compiled_;
   struct Ranks;
   class WholeSums;
+  class WholeParams;
   std::unique_ptr<Ranks> ranks_;  ///< of a data parallel run
 };
 

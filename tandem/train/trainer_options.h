@@ -32,8 +32,11 @@ enum class TrainStrategy : uint8_t {
   automatic,  ///< ddp where the environment says that there are several
   none,       ///< each trains by itself
   ddp,        ///< one net: each has its part of every batch
+  zero1,      ///< and of the optimizer's state
+  zero2,      ///< and of the gradients
+  fsdp,       ///< and of the parameters
 };
-constexpr const char* field_names(TrainStrategy) { return "auto none ddp"; }
+constexpr const char* field_names(TrainStrategy) { return "auto none ddp zero1 zero2 fsdp"; }
 
 /// An average of the weights beside those that are trained (optim/averaged.h). Validation, tests,
 /// predictions and what fit() leaves in the model are the average's once there is one; checkpoints
@@ -226,7 +229,9 @@ struct TrainerOptions {
     v("strategy", strategy,
       {.doc =
            "of several ranks (tandem launch): ddp trains one net, each rank on its part of every "
-           "batch; none: each trains by itself; auto: ddp where there are several",
+           "batch; zero1, zero2 and fsdp do the same and hold a part each of the optimizer's "
+           "state, of the gradients too, of the parameters too; none: each trains by itself; auto: "
+           "ddp where there are several",
        .resumable = true});
     v("sync_batchnorm", sync_batchnorm,
       {.doc = "batch norms take the statistics of all ranks' samples", .resumable = true});

@@ -74,6 +74,67 @@ TEST_F(Distributed, RunsResumeOnOtherNumbersOfRanks) {
   EXPECT_NEAR(end.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-5);
 }
 
+// Ranks that share out state give the figures of those that do not; a run may change its strategy
+// and its number of ranks where it resumes.
+TEST_F(Distributed, StrategiesShareOutState) {
+  const std::string more =
+      "--json trainer.epochs=2 model.dropout=0 sched.type=constant data.val_part=0.2 "
+      "trainer.clip_norm=1 --run ";
+  const nlohmann::json whole = figures(train(2, more + "ddp"));
+  for (const std::string strategy : {"zero1", "zero2", "fsdp"}) {
+    const std::string run = more + strategy + " trainer.strategy=";
+    figures(train(2, run + strategy + " trainer.max_steps=30"));
+    const nlohmann::json parts = figures(train(2, run + strategy));
+    for (const char* name : {"train/loss", "val/loss", "test/accuracy", "steps"}) {
+      EXPECT_NEAR(parts.value(name, -1.0), whole.value(name, -2.0), 1e-5) << strategy << parts;
+    }
+  }
+  const std::string run = more + "mixed trainer.strategy=";
+  figures(train(3, run + "fsdp trainer.max_steps=10"));
+  figures(train(1, run + "ddp trainer.max_steps=20"));
+  const nlohmann::json mixed = figures(train(2, run + "zero2"));
+  EXPECT_NEAR(mixed.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-4) << mixed;
+}
+
+// A rank is killed in the middle: the job starts again, and the run ends as one without that.
+TEST_F(Distributed, StartsAgainAfterAKill) {
+  const std::string run =
+      " train " + recipe_ +
+      " trainer.report=false --json trainer.epochs=8 trainer.save_every=20 --run ";
+  const std::string tool_path = std::getenv("TANDEM_TOOL"),
+                    start = "cd " + folder_.string() + " && TANDEM_DIST_DEADLINE=5 " + tool_path +
+                            " launch -n 2 --no-prefix ";
+  const nlohmann::json whole = figures(shell(start + run.substr(1) + "whole 2>&1"));
+  // Rank 1 of the first start dies when there is a checkpoint.
+  std::ofstream(folder_ / "rank.sh")
+      << "if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then\n  " + tool_path + run +
+             "killed &\n  while ! ls killed/checkpoints/*/state.json >/dev/null 2>&1; do "
+             "sleep 0.02; done\n  kill -9 $!; wait $!; exit 137\nfi\nexec " +
+             tool_path + run + "killed\n";
+  const Result again = shell(start + "--max-restarts 1 sh rank.sh 2>&1");
+  ASSERT_EQ(again.code, 0) << again.text;
+  EXPECT_TRUE(has(again.text, "start 2 of 2 with 2 ranks")) << again.text;
+  // Two processes wrote the run, and none all of it.
+  const std::string parts = text_of(folder_ / "killed" / "parts.jsonl");
+  EXPECT_EQ(tandem::count(parts, "\"steps\""), 2u) << parts;
+  EXPECT_FALSE(has(parts, "\"steps\":" + std::to_string(whole.value("steps", 0)))) << parts;
+  const nlohmann::json j = figures(again);
+  for (const char* name : {"train/loss", "test/accuracy", "steps"}) {
+    EXPECT_EQ(j.value(name, -1.0), whole.value(name, -2.0)) << name << again.text;
+  }
+  // Without the rank that failed; not again where none is left to start with.
+  const Result fewer = shell(tool_path +
+                             " launch -n 3 --max-restarts 5 --min-ranks 2 --grace 1 sh -c "
+                             "'[ $WORLD_SIZE = 2 ] || exit 3' 2>&1");
+  EXPECT_EQ(fewer.code, 0) << fewer.text;
+  const Result none = shell(tool_path + " launch -n 1 --max-restarts 2 sh -c 'exit 4' 2>&1");
+  EXPECT_EQ(none.code, 4);
+  EXPECT_TRUE(has(none.text, "start 3 of 3")) << none.text;
+  EXPECT_FALSE(has(none.text, "start 4")) << none.text;
+  const Result usage = shell(tool_path + " launch -n 1 --max-restarts 2 sh -c 'exit 2' 2>&1");
+  EXPECT_FALSE(has(usage.text, "start 2")) << usage.text;
+}
+
 TEST_F(Distributed, WhatCannotBeSaysSo) {
   const std::string tool_path = std::getenv("TANDEM_TOOL");
   EXPECT_EQ(shell(tool_path + " launch -n 2 2>&1").code, 2);

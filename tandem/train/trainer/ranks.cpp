@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data parallel run (TrainStrategy::ddp): each rank has its part of every batch and of a
-// validation's batches; gradients, losses, metrics and the wish to stop are shared, and rank 0
-// writes.
+// A data parallel run (TrainStrategy::ddp and those that share out state): each rank has its part
+// of every batch and of a validation's batches; gradients, losses, metrics and the wish to stop are
+// shared, and rank 0 writes.
 #include <algorithm>
 #include <cstring>
 
@@ -85,9 +85,30 @@ void Trainer::join_ranks() {
       "a step with several optimizers on several ranks\nSet strategy = none (each rank trains by "
       "itself), or run it as one rank.");
   ranks_ = std::make_unique<Ranks>(model_, options_);
+  if (sharded()) share_out();
   if (ranks_->rank() == 0) return;
   for (auto& c : callbacks_)
     if (c->only_main_rank()) c = std::make_shared<AbsentCallback>(c);
+}
+
+bool Trainer::sharded() const {
+  return ranks_ && Ranks::sharding_of(options_.strategy) != distributed::Sharding::none;
+}
+
+void Trainer::share_out() {
+  TD_CHECK(options_.average.type == AverageKind::none, Unsupported,
+           "an average of weights that ranks share out\nSet average.type = none, or strategy = "
+           "ddp.");
+  ranks_->model.shard_optimizer(optimizer());
+  compile_steps();  // the update's cells are others
+}
+
+// The run is over: model and optimizer are those of one rank again. All ranks call it.
+void Trainer::make_whole() {
+  if (!sharded()) return;
+  ranks_->model.unshard_optimizer(optimizer());
+  ranks_->model.restore();
+  compile_steps();
 }
 
 void Trainer::leave_ranks() {
@@ -130,7 +151,8 @@ Trainer::StepResult Trainer::step_on_ranks(const Batch& batch, bool first, bool 
   if (r.rank() > 0)
     set_generator_state({hash_combine(rng.seed, static_cast<uint64_t>(r.rank())), rng.offset});
   // In eager the last backward pass of an update reduces while it computes.
-  const bool overlap = !options_.compile && update;
+  const bool eager = !options_.compile || options_.strategy == TrainStrategy::fsdp;
+  const bool overlap = eager && update;
   if (overlap) r.quiet.reset();
   StepResult out = compiled_->train(batch, first, false, due);
   if (overlap) r.quiet.emplace(r.model);

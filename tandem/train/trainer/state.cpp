@@ -10,6 +10,8 @@
 namespace tandem::train {
 namespace {
 
+const std::string kOptimizerPart = "optimizer.";
+
 io::Json numbers(const std::vector<double>& v) {
   io::Json::Array a;
   for (double x : v) a.push_back(x);
@@ -31,6 +33,9 @@ std::string Trainer::callback_prefix(size_t i) const { return "callback." + call
 
 void Trainer::save(std::optional<double> score) {
   const WholeSums whole(*this);
+  const WholeParams here(*this);
+  StateDict moments;
+  if (sharded()) moments = ranks_->model.optim_state_dict(optimizer());
   if (!checkpoints_) return;
   io::Json::Object metrics, callbacks;
   for (const auto& m : metrics_) metrics.emplace_back(m->name(), numbers(m->state()));
@@ -58,6 +63,7 @@ void Trainer::save(std::optional<double> score) {
   for (size_t i = 0; i < callbacks_.size(); ++i)
     for (const auto& [name, value] : callbacks_[i]->tensors())
       s.optimizer[callback_prefix(i) + name] = value;
+  for (const auto& [name, value] : moments) s.optimizer[kOptimizerPart + name] = value;
   s.files = options_.saving.files;
   s.score = score;
   checkpoints_->save(std::move(s));
@@ -65,6 +71,15 @@ void Trainer::save(std::optional<double> score) {
 }
 
 namespace {
+
+// A checkpoint holds whole moments; this rank takes its parts of them.
+void take_parts(distributed::DataParallel& model, const optim::Optimizer& optimizer, Snapshot& s) {
+  StateDict whole;
+  for (const auto& [name, value] : s.optimizer)
+    if (name.starts_with(kOptimizerPart)) whole[name.substr(kOptimizerPart.size())] = value;
+  for (const auto& [name, value] : model.parts_of_optim_state(optimizer, whole))
+    s.optimizer[kOptimizerPart + name] = value;
+}
 
 std::vector<double> initial_rates(const std::vector<NamedOptimizer>& optimizers) {
   std::vector<double> rates;
@@ -83,6 +98,7 @@ void Trainer::resume(Running& run) {
   if (resume_hooks_.before) resume_hooks_.before(*s);
   const std::vector<double> given = initial_rates(optimizers_);
   io::Json more;
+  if (sharded()) take_parts(ranks_->model, optimizer(), *s);
   try {
     more = restore(parts(), *s);
   } catch (const Error& e) {

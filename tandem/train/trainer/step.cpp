@@ -59,6 +59,10 @@ void Trainer::make_steps() {
   if (options_.precision == TrainPrecision::fp16)
     scaler_ = std::make_unique<optim::GradScaler>(options_.scaler);
   for (const std::string& name : options_.metrics) metrics_.push_back(make_metric(name));
+  compile_steps();
+}
+
+void Trainer::compile_steps() {
   auto train = [this](const Batch& b, bool first, bool last, int64_t due) {
     return train_step(b, first, last, due);
   };
@@ -79,15 +83,14 @@ void Trainer::make_steps() {
                       .prediction = o.prediction,
                       .figures = o.figures};
   };
-  if (options_.compile) {
-    compiled_->train = tandem::compile(train, {.name = "train step"});
-    compiled_->eval = tandem::compile(eval, {.name = "validation step"});
-    compiled_->update = tandem::compile(update, {.name = "update"});
-  } else {
-    compiled_->train = train;
-    compiled_->eval = eval;
-    compiled_->update = update;
-  }
+  // Programs take all parameters at once: those of fsdp come and go in eager steps.
+  const bool whole = options_.compile && options_.strategy != TrainStrategy::fsdp;
+  compiled_->train = train;
+  compiled_->eval = eval;
+  compiled_->update = update;
+  if (whole) compiled_->train = tandem::compile(train, {.name = "train step"});
+  if (whole) compiled_->eval = tandem::compile(eval, {.name = "validation step"});
+  if (options_.compile) compiled_->update = tandem::compile(update, {.name = "update"});
   // Steps run where the model is.
   compiled_->train = [this, run = std::move(compiled_->train)](const Batch& b, bool first,
                                                                bool last, int64_t due) {
@@ -107,9 +110,10 @@ Tensor Trainer::apply_update(optim::Optimizer& optimizer, const Tensor& loss, Te
   const bool watch = options_.on_nonfinite != OnNonFinite::off;
   Tensor norm;
   if (options_.clip_norm > 0)
-    norm = optim::clip_grad_norm_(optimizer.params(), options_.clip_norm);
+    norm = sharded() ? ranks_->model.clip_grad_norm_(options_.clip_norm)
+                     : optim::clip_grad_norm_(optimizer.params(), options_.clip_norm);
   else if (watch)
-    norm = optim::get_total_norm(optimizer.params());
+    norm = sharded() ? ranks_->model.get_total_norm() : optim::get_total_norm(optimizer.params());
   // The scaler holds back what is not finite by itself, and tries a smaller scale.
   if (scaler_) {
     scaler_->step(optimizer);
@@ -280,6 +284,7 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
   if (!fitting_)
     for (auto& c : callbacks_) c->test_begin(*this);
   AveragedWeights averaged(average_.get());
+  const WholeParams whole(*this);
   EvalMode mode(model_);
   std::vector<std::unique_ptr<Metric>> metrics;
   for (const std::string& name : options_.metrics) metrics.push_back(make_metric(name));

@@ -317,6 +317,7 @@ bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, boo
     logs.insert(logs.end(), values->begin(), values->end());
   }
   step_schedules(ScheduleEvery::epoch);
+  const WholeParams here(*this);
   write_logs(run, logs);
   for (auto& c : callbacks_) c->epoch_end(*this, logs);
   const double score = find_log(logs, monitor());
@@ -466,6 +467,7 @@ FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
   }
   if (checkpoints_) checkpoints_->wait();
   say_if_late();
+  make_whole();
   finish_average(ranks_ ? *ranks_->whole : train, !run.result.interrupted);
   for (auto& c : callbacks_) c->fit_end(*this);
   run.result.steps = step_;

@@ -95,12 +95,37 @@ struct Trainer::Ranks {
   };
   std::optional<Quiet> quiet;
   Ranks(nn::Module& net, const TrainerOptions& o)
-      : model(net, {.sync_batchnorm = o.sync_batchnorm}) {
+      : model(net, {.sync_batchnorm = o.sync_batchnorm, .sharding = sharding_of(o.strategy)}) {
     quiet.emplace(model);
+  }
+  static distributed::Sharding sharding_of(TrainStrategy s) {
+    using distributed::Sharding;
+    return s == TrainStrategy::zero1   ? Sharding::zero1
+           : s == TrainStrategy::zero2 ? Sharding::zero2
+           : s == TrainStrategy::fsdp  ? Sharding::zero3
+                                       : Sharding::none;
   }
   distributed::Engine& engine() const { return model.engine(); }
   int64_t rank() const { return engine().rank(); }
   int64_t size() const { return engine().size(); }
+};
+
+/// All parameters are here while it lives, where ranks share them out; all ranks make one. Whatever
+/// reads them then, on one rank or on all, makes no call.
+class Trainer::WholeParams {
+ public:
+  explicit WholeParams(Trainer& t) : t_(t), on_(t.sharded()) {
+    if (on_) t_.ranks_->model.unshard();
+  }
+  ~WholeParams() {
+    if (on_ && t_.ranks_) t_.ranks_->model.reshard();
+  }
+  WholeParams(const WholeParams&) = delete;
+  WholeParams& operator=(const WholeParams&) = delete;
+
+ private:
+  Trainer& t_;
+  bool on_;
 };
 
 /// While it lives, metrics and figures of the epoch are those of all ranks; all of them make one.
