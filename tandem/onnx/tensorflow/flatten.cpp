@@ -29,6 +29,8 @@ constexpr OutputNames kOutputNames[] = {
     {"Unique", "y idx"},
     {"UniqueV2", "y idx"},
     {"UniqueWithCounts", "y idx count"},
+    {"UniqueWithCountsV2", "y idx count"},
+    {"LogMatrixDeterminant", "sign log_abs_determinant"},
     {"ListDiff", "out idx"},
     {"SparseSoftmaxCrossEntropyWithLogits", "loss backprop"},
     {"SoftmaxCrossEntropyWithLogits", "loss backprop"},

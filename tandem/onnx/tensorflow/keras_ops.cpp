@@ -89,7 +89,7 @@ Values KerasBuilder::operation(const KerasCall& c) {
   for (const Json* a : c.arguments) {
     if (!a) {
       o.in.push_back(c.in(next++));
-    } else if (a->as_int() && c.type != "Divide" && c.type != "TrueDivide") {
+    } else if (a->as_int() && c.type != "Divide" && c.type != "TrueDivide" && c.type != "Power") {
       o.in.push_back(constant("number", full(Shape(), *a->as_int(), DType::i64)));
     } else if (a->as_int() || a->as_double()) {
       o.in.push_back(number(io::number_of(a)));
