@@ -244,6 +244,7 @@ bool OnnxCall::flag(size_t i) const {
 }
 
 bool is_of_model(const OnnxCall& call, size_t i) {
+  if (i >= call.node().in.size()) return false;  // a node that another one runs has no slots
   if (!call.has(i) || !call.value(i).is_tensor()) return false;
   const int slot = call.node().in[i];
   const OnnxGraph& g = call.frame().graph;

@@ -119,7 +119,7 @@ CASES = {
                                        K.cast(x > 0.3, "float32"), K.logaddexp(x, 2.0 * x), 1.0 / (x + 1.0), 2.0 - x, K.gelu(x, approximate=False),
                                        K.silu(x), K.softmax(x, 1), K.leaky_relu(x), K.one_hot(K.cast(3.0 * x, "int32"), 4), K.tril(x), K.triu(x, 1),
                                        K.maximum(x, 0.5), K.mod(x, 0.3), K.einsum("abc,abd->acd", x, x), K.matmul(x, K.transpose(x, (0, 2, 1))),
-                                       K.tensordot(x, K.ones_like(x[0]), axes=[[2], [1]]), K.diff(x, axis=1), x // 0.3], (4, 5)),
+                                       K.tensordot(x, K.ones_like(x[0]), axes=[[2], [1]]), K.diff(x, axis=1), x ** 2, x // 0.3], (4, 5)),
 }
 
 # What a file cannot hold as a graph, and why.
