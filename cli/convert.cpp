@@ -56,6 +56,7 @@ void add_convert(CLI::App& app, int& code) {
     StateDict tensors = recipe::is_run(in)    ? recipe::run_state(in)
                         : recipe::is_onnx(in) ? onnx::weights_of(onnx::OnnxModel::load(in))
                                               : weights::load_weights(in);
+    TD_CHECK(!tensors.empty(), Value, "'{}' holds no weights", in);
     if (!o->dtype.empty()) {
       const DType to = dtype_named(o->dtype);
       StateDict cast;

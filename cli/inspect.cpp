@@ -15,6 +15,7 @@
 #include "tandem/edge/footprint.h"
 #include "tandem/io/json.h"
 #include "tandem/onnx/summary.h"
+#include "tandem/onnx/tensorflow.h"
 #include "tandem/text/tokenizer.h"
 #include "tandem/weights/weights.h"
 
@@ -166,6 +167,8 @@ Json onnx_as_json(const recipe::ModelSource& a, const std::string& shapes) {
             {"node_ops", s.ops},
             {"unknown_ops", s.unknown_ops},
             {"unused", s.unused}};
+  if (const auto names = onnx::tensorflow_signatures(a.model); !names.empty())
+    j["signatures"] = names;
   if (shapes.empty()) return j;
   try {
     add_figures(j, recipe::load_model(a), shapes);
@@ -207,6 +210,7 @@ void print_model(const Json& j, bool all) {
       print_line(
           side, fmt::format("{} {} {}", p["name"].get<std::string>(), p["dtype"].get<std::string>(),
                             p["shape"].is_null() ? "of any shape" : p["shape"].dump()));
+  if (j.contains("signatures")) print_line("signatures", list_text(j["signatures"], all));
   if (j.contains("opsets")) {
     std::string text;
     for (const auto& [domain, version] : j["opsets"].items())

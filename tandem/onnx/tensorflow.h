@@ -20,6 +20,8 @@ TD_API bool is_tensorflow_model(const FilePath& path);
 /// signature that it lacks, naming those it has; Unsupported, with all unknown ops and counts.
 TD_API OnnxModelProto read_tensorflow_model(const FilePath& path,
                                             const std::string& signature = "");
+/// The signatures of a SavedModel by which it can be called; none of other models.
+TD_API std::vector<std::string> tensorflow_signatures(const FilePath& path);
 /// The ops of TensorFlow's graphs that have a row, sorted.
 TD_API std::vector<std::string> tensorflow_ops();
 

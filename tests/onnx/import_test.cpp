@@ -138,7 +138,11 @@ TEST_F(Onnx, NamesWhatIsWrong) {
       {with({node("Relu", {"x"}, {"y"}), node("Abs", {"x"}, {"y"})}),
        "Format: .*'y' is defined twice"},
       {with({node("Relu", {"y"}, {"a"}), node("Abs", {"a"}, {"y"})}), "Format: .*cycle"},
-      {with({node("Frobnicate", {"x"}, {"y"})}), "Unsupported: .*'Frobnicate'.*opset 18"},
+      {with({node("Frobnicate", {"x"}, {"a"}), node("Own", {"a"}, {"b"}, {}, "org"),
+             node("Frobnicate", {"b"}, {"y"})}),
+       "Unsupported: .*2 of its ops are not supported: 2 Frobnicate, 1 org.Own"},
+      {with({node("Gemm", {"x", "x"}, {"y"}, {int_attribute("broadcast", 1)})}),
+       "'broadcast' is unknown; known in opset 18: alpha, beta, transA, transB"},
       {with({node("Add", {"x"}, {"y"})}), "Add"},
       {with({node("Flatten", {"x"}, {"y"}, {int_attribute("axis", 9)})}), "Index: .*axis"},
       // What nothing reads is named: attributes, inputs, outputs, texts.
@@ -177,6 +181,20 @@ TEST_F(Onnx, WarnsOfUnknownOpsets) {
   EXPECT_NE(said.find("ONNX model asks for opset 99 of ai.onnx; ops are known up to opset"),
             std::string::npos)
       << said;
+}
+
+TEST_F(Onnx, WarnsOfOutputsOfAnotherType) {
+  GraphText g;
+  g.nodes = {node("Cast", {"x"}, {"y"}, {int_attribute("to", 7)})};
+  g.inputs = {port("x")};
+  g.outputs = {port("y")};
+  const OnnxModel m = OnnxModel::parse(model(g));
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(m({tensor({1.5f})})[0].dtype(), DType::i64);
+  const std::string said = testing::internal::GetCapturedStderr();
+  const size_t at = said.find("declares its output 'y' as float, and it is int64");
+  EXPECT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find("declares its output", at + 1), std::string::npos) << said;  // once
 }
 
 std::string external_model(const std::string& location, const std::string& offset,

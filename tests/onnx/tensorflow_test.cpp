@@ -61,6 +61,41 @@ TEST_F(TensorFlow, KerasModelsOfBothFormats) {
               expected("line", "y"));
 }
 
+// Masks of steps reach the layers that use them, in both formats; slices and functions in between.
+TEST_F(TensorFlow, KerasMasksAndFunctions) {
+  const Tensor ids = tensor(std::vector<int64_t>{3, 0, 5, 0, 1, 0, 0, 2, 6, 4}, Shape(2, 5));
+  for (const char* name : {"masked.keras", "masked.h5"}) {
+    const OnnxModel net = OnnxModel::load(golden_tf(name));
+    const std::vector<Tensor> y = net({ids.to(DType::i32)});
+    ASSERT_EQ(y.size(), 4u);
+    for (size_t i = 0; i < 4; ++i) expect_near(y[i], expected("masked", std::string(1, "abcd"[i])));
+    auto f = compile([&](const Tensor& x) { return net({x})[0]; });
+    const Tensor compiled = f(ids.to(DType::i32));
+    EXPECT_TRUE(equal(compiled, y[0]));
+  }
+}
+
+TEST_F(TensorFlow, KerasImagesOverSteps) {
+  const OnnxModel net = OnnxModel::load(golden_tf("images.keras"));
+  const std::vector<Tensor> y = net({stack({image, flip(image, {0}), image * 2.0}, 1)});
+  ASSERT_EQ(y.size(), 2u);
+  expect_near(y[0], expected("images", "a"));
+  EXPECT_LT((y[1] - expected("images", "b")).abs().max().item<double>(), 1e-4);
+}
+
+// Segments, unique values, boxes, matrices, Fourier transforms.
+TEST_F(TensorFlow, FunctionsThatCountAndSolve) {
+  const OnnxModel m = OnnxModel::load(golden_tf("counted.pb"));
+  const std::vector<Tensor> y = m({image});
+  const std::string names = "abcdefghijkl";
+  ASSERT_EQ(y.size(), names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Tensor want = expected("counted", names.substr(i, 1));
+    ASSERT_EQ(y[i].shape(), want.shape()) << names[i];
+    EXPECT_LT((y[i].to(DType::f64) - want).abs().max().item<double>(), 2e-5) << names[i];
+  }
+}
+
 TEST_F(TensorFlow, FrozenGraph) {
   const OnnxModel m = OnnxModel::load(golden_tf("frozen.pb"));
   ASSERT_EQ(m.inputs().size(), 1u);

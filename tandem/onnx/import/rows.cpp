@@ -50,7 +50,10 @@ std::vector<std::span<const OnnxRow>> onnx_rows() {
           onnx_tf_math_rows(),
           onnx_tf_shape_rows(),
           onnx_tf_index_rows(),
-          onnx_tf_conv_rows()};
+          onnx_tf_conv_rows(),
+          onnx_tf_linalg_rows(),
+          onnx_tf_segment_rows(),
+          onnx_keras_rows()};
 }
 
 namespace {
@@ -238,7 +241,7 @@ std::vector<std::string> onnx_ops() {
   std::vector<std::string> names;
   for (const auto& family : onnx_rows())
     for (const OnnxRow& r : family)
-      if (r.import && std::string_view(r.domain) != kOnnxTf)
+      if (r.import && !is_tensorflow_domain(r.domain))
         names.push_back(*r.domain ? std::string(r.domain) + "." + r.name : r.name);
   for (const OpDef* op : all_ops())
     if (op->onnx_name) names.push_back(op->onnx_name);

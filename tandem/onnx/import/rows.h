@@ -146,6 +146,12 @@ inline constexpr const char *kOnnxMl = "ai.onnx.ml", *kOnnxPreview = "ai.onnx.pr
                             *kOnnxMicrosoft = "com.microsoft";
 /// Nodes of TensorFlow's graphs, by TensorFlow's names; their rows are in tensorflow/.
 inline constexpr const char* kOnnxTf = "tf";
+/// Nodes of Keras's files that no op of ONNX or TensorFlow expresses, by the names of its layers.
+inline constexpr const char* kOnnxKeras = "keras";
+/// Whether a domain is one of the two: graphs of TensorFlow are not ONNX files.
+inline bool is_tensorflow_domain(std::string_view domain) {
+  return domain == kOnnxTf || domain == kOnnxKeras;
+}
 
 /// A domain and the last of its opsets whose ops are known here.
 struct OnnxDomain {
@@ -190,6 +196,9 @@ TD_API std::span<const OnnxRow> onnx_tf_math_rows();
 TD_API std::span<const OnnxRow> onnx_tf_shape_rows();
 TD_API std::span<const OnnxRow> onnx_tf_index_rows();
 TD_API std::span<const OnnxRow> onnx_tf_conv_rows();
+TD_API std::span<const OnnxRow> onnx_tf_linalg_rows();
+TD_API std::span<const OnnxRow> onnx_tf_segment_rows();
+TD_API std::span<const OnnxRow> onnx_keras_rows();
 
 /// All rows of all families.
 TD_API std::vector<std::span<const OnnxRow>> onnx_rows();

@@ -4,10 +4,14 @@
 // a model computes from shapes stay numbers.
 #include "tandem/onnx/import/run_internal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "tandem/base/budget.h"
+#include "tandem/base/log.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
 #include "tandem/onnx/import/reads_internal.h"
@@ -240,6 +244,7 @@ bool OnnxCall::flag(size_t i) const {
 }
 
 bool is_of_model(const OnnxCall& call, size_t i) {
+  if (i >= call.node().in.size()) return false;  // a node that another one runs has no slots
   if (!call.has(i) || !call.value(i).is_tensor()) return false;
   const int slot = call.node().in[i];
   const OnnxGraph& g = call.frame().graph;
@@ -361,9 +366,34 @@ struct OnnxModel::State {
   std::vector<size_t> input_at;  ///< their indices among the graph's inputs
   std::vector<std::pair<std::string, OnnxValue>> weights;
   std::vector<OnnxState> states;
+  std::string unknown;                       ///< its ops that no row runs, with counts
+  mutable std::atomic<uint64_t> told_of{0};  ///< outputs of another type than declared: a bit each
 };
 
 namespace {
+
+void count_unknown(const OnnxGraph& g, std::map<std::string, int64_t>& counts) {
+  for (const OnnxNode& n : g.nodes) {
+    if (!n.row && !n.direct && !n.function)
+      ++counts[n.domain.empty() ? n.op : n.domain + "." + n.op];
+    for (const OnnxAttribute& a : n.attributes)
+      for (const auto& inner : a.graph_list) count_unknown(*inner, counts);
+  }
+}
+
+/// "2 of its ops are not supported: 3 Foo, 1 com.example.Bar"; "" where all nodes of the graph
+/// itself can be run (what a branch holds may never be needed).
+std::string unknown_of(const OnnxGraph& g) {
+  std::map<std::string, int64_t> counts;
+  count_unknown(g, counts);
+  const auto known = [](const OnnxNode& n) { return n.row || n.direct || n.function; };
+  if (std::all_of(g.nodes.begin(), g.nodes.end(), known)) return "";
+  std::string list;
+  for (const auto& [name, n] : counts)
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", n, name);
+  return fmt::format("{} of its ops {} not supported: {}", counts.size(),
+                     counts.size() == 1 ? "is" : "are", list);
+}
 
 const OnnxPort* port_of(const std::vector<OnnxPort>& ports, std::string_view name) {
   for (const OnnxPort& p : ports)
@@ -414,6 +444,7 @@ OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& optio
     s->input_at.push_back(i);
   }
   s->states = states_of(p);
+  s->unknown = unknown_of(p.graph);
   OnnxModel m;
   m.state_ = std::move(s);
   return m;
@@ -476,7 +507,19 @@ std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs,
   for (const OnnxValue& v : all) given += bytes_of(v);
   const Budget budget(state_->what, given, state_->limits);
   const StoredScope weights;
-  return run_onnx_graph(g, all, nullptr, nullptr, 0);
+  TD_CHECK(state_->unknown.empty(), Unsupported, "'{}': {}", state_->what, state_->unknown);
+  std::vector<OnnxValue> out = run_onnx_graph(g, all, nullptr, nullptr, 0);
+  for (size_t i = 0; i < out.size() && i < g.outputs.size() && i < 64; ++i) {
+    const OnnxType declared = g.outputs[i].type.elem;
+    if (g.outputs[i].type.kind != OnnxTypeSpec::Kind::tensor || declared == OnnxType::undefined ||
+        !out[i].is_tensor() || out[i].type() == declared)
+      continue;
+    const uint64_t bit = uint64_t{1} << i;
+    if (!(state_->told_of.fetch_or(bit) & bit))
+      log_warning("'{}' declares its output '{}' as {}, and it is {}", state_->what,
+                  g.outputs[i].name, to_string(declared), to_string(out[i].type()));
+  }
+  return out;
 }
 
 Budget OnnxModel::open_budget(std::span<const OnnxValue> inputs) const {

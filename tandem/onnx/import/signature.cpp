@@ -93,7 +93,7 @@ std::string unread_of(const OnnxNode& n) {
 }
 
 std::span<const OnnxDomain> onnx_domains() {
-  // Not kOnnxTf: graphs of TensorFlow are not ONNX files.
+  // Not kOnnxTf and kOnnxKeras: graphs of TensorFlow are not ONNX files.
   static constexpr OnnxDomain kDomains[] = {
       {"", 28},           {kOnnxMl, 5},        {kOnnxPreview, 1},
       {kOnnxTraining, 1}, {kOnnxMicrosoft, 1}, {kOnnxTandem, 1}};

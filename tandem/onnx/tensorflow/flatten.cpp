@@ -29,6 +29,8 @@ constexpr OutputNames kOutputNames[] = {
     {"Unique", "y idx"},
     {"UniqueV2", "y idx"},
     {"UniqueWithCounts", "y idx count"},
+    {"UniqueWithCountsV2", "y idx count"},
+    {"LogMatrixDeterminant", "sign log_abs_determinant"},
     {"ListDiff", "out idx"},
     {"SparseSoftmaxCrossEntropyWithLogits", "loss backprop"},
     {"SoftmaxCrossEntropyWithLogits", "loss backprop"},
@@ -219,11 +221,27 @@ bool is_tf_hint(const OnnxAttribute& a) {
          (a.kind == OnnxAttribute::i && a.int_value == 0);
 }
 
+/// Whether a node computes with complex numbers although its row does not name their type.
+bool is_complex(const TfNode& n) {
+  const OnnxAttribute* type = n.find("T");
+  if (!type) type = n.find("SrcT");
+  if (!type || type->kind != OnnxAttribute::i) return false;
+  const auto t = static_cast<OnnxType>(type->int_value);
+  if (t != OnnxType::c64 && t != OnnxType::c128) return false;
+  OnnxNode node;
+  node.op = n.op;
+  node.domain = kOnnxTf;
+  node.row = find_onnx_row(kOnnxTf, n.op, 1);
+  node.attributes = {*type};
+  return node.row && !unread_of(node).empty();
+}
+
 }  // namespace
 
 void TfFlattener::emit(TfBody& b, const TfNode& n, const std::vector<TfValue>& in,
                        std::vector<TfValue>& out) {
   if (!find_onnx_row(kOnnxTf, n.op, 1)) ++unknown_[n.op];
+  if (is_complex(n)) ++unknown_[n.op + " of complex numbers"];
   OnnxNode node;
   OnnxAttributes kept;
   node.op = n.op;

@@ -58,6 +58,7 @@ struct KerasCall {
   std::vector<std::string> options;                        ///< keywords that are true
   int rank;  ///< of the input; 0: the file does not say
   KerasWeights weights;
+  const io::Json* keywords = nullptr;  ///< all of them, as the file has them
 
   // ---- the configuration
   const io::Json* find(const char* key) const { return config.find(key); }
@@ -67,10 +68,23 @@ struct KerasCall {
   std::string text(const char* key, const char* otherwise) const;
   /// A list of whole numbers, or one number `n` times.
   std::vector<int64_t> list(const char* key, size_t n, int64_t otherwise) const;
+  /// A list of numbers, or one; none if there is no such entry.
+  std::vector<double> numbers(const char* key) const;
   /// Whether a call sets this keyword.
   bool option(std::string_view key) const;
   /// Value i; throws Format where there is none.
   const std::string& in(size_t i = 0) const;
+};
+
+class KerasBuilder;
+/// What becomes of a mask of time steps: it is kept, dropped, made by the layer, all inputs' masks
+/// joined, or not known here.
+enum class KerasMask : uint8_t { kept, dropped, own, merged, unknown };
+struct KerasLayer {
+  std::vector<std::string> (KerasBuilder::*build)(const KerasCall&);
+  KerasMask mask;
+  bool images = false;     ///< with "channels_first" it is called on a transposed input
+  const char* takes = "";  ///< values by keyword, separated by blanks
 };
 
 class KerasBuilder {
@@ -79,11 +93,10 @@ class KerasBuilder {
   OnnxModelProto run();
 
   using Values = std::vector<std::string>;
-  using Layer = Values (KerasBuilder::*)(const KerasCall&);
 
  private:
   using Tensors = std::map<std::string, std::string>;  ///< "layer/node/index" to value
-  static Layer find_layer(std::string_view type);
+  static const KerasLayer* find_layer(std::string_view type);
 
   // ---- models (keras_model.cpp)
   Values model(const io::Json& layer, const Values& inputs, const KerasWeights& weights);
@@ -91,11 +104,18 @@ class KerasBuilder {
   Values functional(const io::Json& config, const Values& inputs, const KerasWeights& weights);
   void call_nodes(const io::Json& layer, const KerasWeights& weights, Tensors& tensors);
   Values call(const io::Json& layer, KerasCall& c);
+  Values build(const KerasLayer& layer, KerasCall& c);
+  Values call_images(const KerasLayer& layer, KerasCall& c);
+  /// A layer that another one holds, by its entry in the configuration.
+  Values call_inner(const KerasCall& c, const io::Json* layer, Values inputs, KerasWeights weights);
+  void pass_mask(const KerasLayer& layer, const KerasCall& c, const Values& out);
   std::vector<KerasWeights> weights_of(const std::vector<io::Json>& layers,
                                        const KerasWeights& weights) const;
   std::string input(const io::Json& layer);
   void count_unknown(const io::Json& config, int depth);
   [[noreturn]] void fail(const std::string& why) const;
+
+ public:
   [[noreturn]] void lacks(const KerasCall& c, const std::string& what) const;
 
   // ---- nodes
@@ -109,10 +129,19 @@ class KerasBuilder {
   std::string constant(const std::string& name, const Tensor& t);
   std::string numbers(const std::vector<int64_t>& v);
   std::string number(double v);
+  /// A node with n results.
+  Values several(const KerasCall& c, const char* op, Values inputs, OnnxAttributes attributes,
+                 size_t n);
+  /// A value by keyword, or entry `i` of a list by keyword; "": there is none.
+  static std::string named_value(const KerasCall& c, std::string_view key, int i = -1);
+
+ private:
   std::string activate(const KerasCall& c, const std::string& x, const io::Json* activation);
   std::string activate(const KerasCall& c, const std::string& x, const std::string& name,
                        const io::Json* config = nullptr);
   std::string bias(const KerasCall& c, const std::string& x, size_t i);
+  /// The mask of input i: the one that the call names, or the one that the input carries; "": none.
+  std::string mask_of(const KerasCall& c, size_t i = 0);
 
   // ---- layers (keras_layers.cpp)
   Values same(const KerasCall& c);
@@ -123,6 +152,10 @@ class KerasBuilder {
   Values dense(const KerasCall& c);
   Values einsum_dense(const KerasCall& c);
   Values embedding(const KerasCall& c);
+  std::string is_not(const KerasCall& c, const std::string& x, double v);
+  Values masking(const KerasCall& c);
+  Values wrapped(const KerasCall& c);
+  Values pipeline(const KerasCall& c);
   Values conv(const KerasCall& c);
   Values depthwise(const KerasCall& c);
   Values separable(const KerasCall& c);
@@ -130,7 +163,9 @@ class KerasBuilder {
   Values pool(const KerasCall& c);
   Values global_pool(const KerasCall& c);
   Values batch_norm(const KerasCall& c);
+  std::vector<int64_t> norm_axes(const KerasCall& c);
   Values layer_norm(const KerasCall& c);
+  Values rms_norm(const KerasCall& c);
   Values group_norm(const KerasCall& c);
   Values unit_norm(const KerasCall& c);
   Values normalization(const KerasCall& c);
@@ -145,20 +180,46 @@ class KerasBuilder {
   Values repeat_vector(const KerasCall& c);
   Values merge(const KerasCall& c);
   Values concatenate(const KerasCall& c);
+  Values dot(const KerasCall& c);
+
+  // ---- layers whose work depends on sizes: rows of the domain "keras" (keras_images.cpp)
+  Values adaptive_pool(const KerasCall& c);
+  Values resizing(const KerasCall& c);
+  Values center_crop(const KerasCall& c);
+  Values auto_contrast(const KerasCall& c);
+  Values category_encoding(const KerasCall& c);
+  Values discretization(const KerasCall& c);
+
+  // ---- functions of keras.ops (keras_ops.cpp)
+  static bool has_operation(std::string_view type);
+  static bool is_operation(const io::Json& layer);
   Values operation(const KerasCall& c);
 
-  // ---- recurrent layers and attention (keras_recurrent.cpp)
+  // ---- recurrent layers (keras_recurrent.cpp)
   /// What a recurrent layer gives: [batch, time, units] in the order of the input, and its states.
   struct Steps {
     std::string all, last;
     Values states;
   };
-  Steps recurrent_steps(const KerasCall& c, bool backwards);
+  /// `cell`: the configuration of the cell, `c` that of the layer.
+  Steps recurrent_steps(const KerasCall& c, const KerasCall& cell, const std::string& x,
+                        const Values& initial, bool backwards);
+  Steps cell_steps(const KerasCall& c, bool backwards);
+  Values recurrent_outputs(const KerasCall& c, const Steps& s, bool backwards);
+  Values initial_states(const KerasCall& c);
+  OnnxAttributes cell_activations(const KerasCall& cell, size_t gates);
   Values recurrent(const KerasCall& c);
+  Values recurrent_cells(const KerasCall& c);
+  Values conv_lstm(const KerasCall& c);
   Values bidirectional(const KerasCall& c);
   Values time_distributed(const KerasCall& c);
+
+  // ---- attention (keras_attention.cpp)
   std::string projection(const KerasCall& c, const std::string& x, const KerasWeights& weights,
                          const char* role, bool out);
+  std::string attention_bias(const KerasCall& c, const std::string& query,
+                             const std::string& value);
+  Values multi_head_attention(const KerasCall& c);
   Values attention(const KerasCall& c);
 
   const io::KerasFile& file_;
@@ -166,9 +227,18 @@ class KerasBuilder {
   OnnxModelProto model_;
   std::set<std::string> used_;
   std::map<std::string, int64_t> unknown_;
+  std::map<std::string, std::string> masks_;  ///< of values that carry one
   int depth_ = 0;
   bool keras2_ = false;  ///< written before version 3
 };
+
+/// "Sequential", "Functional": a model as a layer.
+bool is_keras_model_type(std::string_view type);
+/// Dimensions of a layer's input, as the file has it since Keras 3; 0: unknown.
+int keras_input_rank(const io::Json& layer);
+/// A member, or null; the entries of an array, or none.
+const io::Json& keras_member(const io::Json& j, const char* key);
+const std::vector<io::Json>& keras_entries(const io::Json* j);
 
 /// "GlobalAveragePooling2D" as "global_average_pooling2d".
 std::string keras_snake_case(std::string_view name);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 
 #include "tandem/onnx/tensorflow/keras_internal.h"
 #include "tandem/ops/ops.h"
@@ -15,12 +14,6 @@ namespace {
 
 using io::Json;
 using Values = KerasBuilder::Values;
-
-const std::vector<Json>& entries(const Json* j) {
-  static const std::vector<Json> none;
-  const Json::Array* a = j ? j->as_array() : nullptr;
-  return a ? *a : none;
-}
 
 /// Dimensions of the images of "Conv2D", "MaxPooling1D"...
 size_t image_dims(const std::string& type) {
@@ -53,90 +46,6 @@ std::string activation_name(const Json* j) {
 
 }  // namespace
 
-// table: a row for each class
-KerasBuilder::Layer KerasBuilder::find_layer(std::string_view type) {
-  using B = KerasBuilder;
-  static const std::unordered_map<std::string_view, Layer> all = {
-      {"Dropout", &B::same},
-      {"SpatialDropout1D", &B::same},
-      {"SpatialDropout2D", &B::same},
-      {"SpatialDropout3D", &B::same},
-      {"AlphaDropout", &B::same},
-      {"GaussianDropout", &B::same},
-      {"GaussianNoise", &B::same},
-      {"ActivityRegularization", &B::same},
-      {"StochasticDepth", &B::same},
-      {"Identity", &B::same},
-      {"Activation", &B::activation},
-      {"ReLU", &B::relu_layer},
-      {"LeakyReLU", &B::relu_layer},
-      {"ELU", &B::relu_layer},
-      {"PReLU", &B::prelu},
-      {"Softmax", &B::softmax_layer},
-      {"Dense", &B::dense},
-      {"EinsumDense", &B::einsum_dense},
-      {"Embedding", &B::embedding},
-      {"Conv1D", &B::conv},
-      {"Conv2D", &B::conv},
-      {"Conv3D", &B::conv},
-      {"DepthwiseConv1D", &B::depthwise},
-      {"DepthwiseConv2D", &B::depthwise},
-      {"SeparableConv1D", &B::separable},
-      {"SeparableConv2D", &B::separable},
-      {"Conv1DTranspose", &B::conv_transpose},
-      {"Conv2DTranspose", &B::conv_transpose},
-      {"Conv3DTranspose", &B::conv_transpose},
-      {"MaxPooling1D", &B::pool},
-      {"MaxPooling2D", &B::pool},
-      {"MaxPooling3D", &B::pool},
-      {"AveragePooling1D", &B::pool},
-      {"AveragePooling2D", &B::pool},
-      {"AveragePooling3D", &B::pool},
-      {"GlobalAveragePooling1D", &B::global_pool},
-      {"GlobalAveragePooling2D", &B::global_pool},
-      {"GlobalAveragePooling3D", &B::global_pool},
-      {"GlobalMaxPooling1D", &B::global_pool},
-      {"GlobalMaxPooling2D", &B::global_pool},
-      {"GlobalMaxPooling3D", &B::global_pool},
-      {"BatchNormalization", &B::batch_norm},
-      {"LayerNormalization", &B::layer_norm},
-      {"GroupNormalization", &B::group_norm},
-      {"UnitNormalization", &B::unit_norm},
-      {"Normalization", &B::normalization},
-      {"Rescaling", &B::rescaling},
-      {"LayerScale", &B::scale},
-      {"CustomScaleLayer", &B::scale},
-      {"ZeroPadding1D", &B::zero_padding},
-      {"ZeroPadding2D", &B::zero_padding},
-      {"ZeroPadding3D", &B::zero_padding},
-      {"Cropping1D", &B::cropping},
-      {"Cropping2D", &B::cropping},
-      {"Cropping3D", &B::cropping},
-      {"UpSampling1D", &B::up_sampling},
-      {"UpSampling2D", &B::up_sampling},
-      {"UpSampling3D", &B::up_sampling},
-      {"Reshape", &B::reshape},
-      {"Flatten", &B::flatten},
-      {"Permute", &B::permute},
-      {"RepeatVector", &B::repeat_vector},
-      {"Add", &B::merge},
-      {"Subtract", &B::merge},
-      {"Multiply", &B::merge},
-      {"Average", &B::merge},
-      {"Maximum", &B::merge},
-      {"Minimum", &B::merge},
-      {"Concatenate", &B::concatenate},
-      {"LSTM", &B::recurrent},
-      {"GRU", &B::recurrent},
-      {"SimpleRNN", &B::recurrent},
-      {"Bidirectional", &B::bidirectional},
-      {"TimeDistributed", &B::time_distributed},
-      {"MultiHeadAttention", &B::attention},
-  };
-  const auto it = all.find(type);
-  return it == all.end() ? nullptr : it->second;
-}
-
 // ---- activations
 
 std::string KerasBuilder::activate(const KerasCall& c, const std::string& x,
@@ -149,8 +58,9 @@ std::string KerasBuilder::activate(const KerasCall& c, const std::string& x,
                                    const std::string& name, const Json* config) {
   struct Plain {
     const char *name, *op, *domain;
+    std::vector<double> numbers = {};  ///< more inputs
   };
-  static constexpr Plain kPlain[] = {
+  static const Plain kPlain[] = {
       {"relu", "Relu", kOnnxTf},
       {"relu6", "Relu6", kOnnxTf},
       {"sigmoid", "Sigmoid", kOnnxTf},
@@ -167,6 +77,17 @@ std::string KerasBuilder::activate(const KerasCall& c, const std::string& x,
       {"hard_swish", "HardSwish", ""},
       {"gelu", "Gelu", ""},
       {"leaky_relu", "LeakyRelu", kOnnxTf},
+      {"celu", "celu", kOnnxTandem, {1}},
+      {"hard_shrink", "hardshrink", kOnnxTandem, {0.5}},
+      {"soft_shrink", "softshrink", kOnnxTandem, {0.5}},
+      {"tanh_shrink", "tanhshrink", kOnnxTandem},
+      {"hard_tanh", "hardtanh", kOnnxTandem, {-1, 1}},
+      {"log_sigmoid", "logsigmoid", kOnnxTandem},
+      {"glu", "Glu", kOnnxKeras},
+      {"sparsemax", "Sparsemax", kOnnxKeras},
+      {"sparse_plus", "SparsePlus", kOnnxKeras},
+      {"sparse_sigmoid", "SparseSigmoid", kOnnxKeras},
+      {"squareplus", "Squareplus", kOnnxKeras},
   };
   if (name == "linear") return x;
   for (const Plain& p : kPlain)
@@ -174,7 +95,9 @@ std::string KerasBuilder::activate(const KerasCall& c, const std::string& x,
       if (name == "gelu" && config && config->find("approximate") &&
           config->find("approximate")->as_bool() && *config->find("approximate")->as_bool())
         return onnx(c, "Gelu", {x}, {onnx_text("approximate", "tanh")});
-      return node(c, p.op, {x}, {}, p.domain);
+      Values in{x};
+      for (const double v : p.numbers) in.push_back(number(v));
+      return node(c, p.op, std::move(in), {}, p.domain);
     }
   if (name == "swish" || name == "silu") return node(c, "Mul", {x, node(c, "Sigmoid", {x})});
   if (name == "hard_sigmoid")
@@ -192,7 +115,11 @@ Values KerasBuilder::relu_layer(const KerasCall& c) {
                                              : c.number("negative_slope", c.number("alpha", 0));
   if (c.type == "ELU")
     return {onnx(c, "Elu", {c.in()}, {onnx_float("alpha", c.number("alpha", 1))})};
-  if (c.number("threshold", 0) != 0) lacks(c, "a threshold");
+  if (const double t = c.number("threshold", 0); t != 0)
+    return {node(c, "ReLU", {c.in()},
+                 {onnx_float("threshold", t), onnx_float("negative_slope", slope),
+                  onnx_float("max_value", c.number("max_value", INFINITY))},
+                 kOnnxKeras)};
   std::string x = slope == 0 ? node(c, "Relu", {c.in()})
                              : node(c, "LeakyRelu", {c.in()}, {onnx_float("alpha", slope)});
   if (const double most = c.number("max_value", INFINITY); std::isfinite(most))
@@ -203,6 +130,10 @@ Values KerasBuilder::prelu(const KerasCall& c) {
   return {onnx(c, "PRelu", {c.in(), constant(c.name + "/alpha", c.weights.at(0))})};
 }
 Values KerasBuilder::softmax_layer(const KerasCall& c) {
+  const std::string mask = mask_of(c);
+  if (const Json* axis = c.find("axis"); !mask.empty() || (axis && axis->as_array()))
+    return {node(c, "Softmax", mask.empty() ? Values{c.in()} : Values{c.in(), mask},
+                 {onnx_ints("axes", c.list("axis", 1, -1))}, kOnnxKeras)};
   return {onnx(c, "Softmax", {c.in()}, {onnx_int("axis", c.whole("axis", -1))})};
 }
 
@@ -228,10 +159,38 @@ Values KerasBuilder::einsum_dense(const KerasCall& c) {
 }
 
 Values KerasBuilder::embedding(const KerasCall& c) {
-  return {onnx(c, "Gather",
-               {constant(c.name + "/embeddings", c.weights.at(0)),
-                onnx(c, "Cast", {c.in()}, {onnx_int("to", 7)})},
-               {onnx_int("axis", 0)})};
+  if (c.type == "ReversibleEmbedding" && c.option("reverse")) {
+    const Tensor w =
+        c.flag("tie_weights", true) ? c.weights.at(0).transpose(0, 1) : c.weights.at(1);
+    const std::string y =
+        onnx(c, "MatMul", {c.in(), constant(c.name + "/reverse_embeddings", contiguous(w))});
+    const double most = c.number("logit_soft_cap", 0);
+    if (most == 0) return {y};
+    return {
+        node(c, "Mul", {node(c, "Tanh", {node(c, "RealDiv", {y, number(most)})}), number(most)})};
+  }
+  const std::string y = {onnx(c, "Gather",
+                              {constant(c.name + "/embeddings", c.weights.at(0)),
+                               onnx(c, "Cast", {c.in()}, {onnx_int("to", 7)})},
+                              {onnx_int("axis", 0)})};
+  if (c.flag("mask_zero", false)) masks_[y] = is_not(c, c.in(), 0);
+  return {y};
+}
+
+std::string KerasBuilder::is_not(const KerasCall& c, const std::string& x, double v) {
+  return node(c, "NotEqual", {onnx(c, "Cast", {x}, {onnx_int("to", 1)}), number(v)});
+}
+
+// Steps whose features all have the value count for no later layer.
+Values KerasBuilder::masking(const KerasCall& c) {
+  const Json* v = c.find("mask_value");
+  if (v && v->as_object() && v->find("config")) v = v->find("config")->find("value");
+  const std::string differs = is_not(c, c.in(), v ? io::number_of(v) : 0);
+  const std::string mask = node(c, "Any", {differs, numbers({-1})});
+  const std::string wide = onnx(c, "Unsqueeze", {mask, numbers({-1})});
+  const std::string y = node(c, "SelectV2", {wide, c.in(), number(0)});
+  masks_[y] = mask;
+  return {y};
 }
 
 // ---- convolutions and pools
@@ -248,7 +207,6 @@ OnnxAttributes window_attributes(const KerasCall& c, size_t dims, const char* pa
 
 Values KerasBuilder::conv(const KerasCall& c) {
   const size_t dims = image_dims(c.type);
-  if (c.text("data_format", "channels_last") != "channels_last") lacks(c, "channels_first");
   const Tensor w = c.weights.at(0);
   std::string x = c.in(), padding = c.text("padding", "valid");
   if (padding == "causal") {
@@ -264,7 +222,6 @@ Values KerasBuilder::conv(const KerasCall& c) {
 // The kernel [..., i, m] of all three kinds holds m filters for each input channel.
 Values KerasBuilder::depthwise(const KerasCall& c) {
   const size_t dims = image_dims(c.type);
-  if (c.text("data_format", "channels_last") != "channels_last") lacks(c, "channels_first");
   const Tensor w = c.weights.at(0);
   Shape s;
   for (int d = 0; d < w.dim() - 2; ++d) s.push_back(w.shape(d));
@@ -289,7 +246,6 @@ Values KerasBuilder::separable(const KerasCall& c) {
 // Through ONNX's op, whose result follows from the sizes at run time. The kernel is [..., o, i].
 Values KerasBuilder::conv_transpose(const KerasCall& c) {
   const size_t dims = image_dims(c.type);
-  if (c.text("data_format", "channels_last") != "channels_last") lacks(c, "channels_first");
   if (c.find("output_padding") && !c.find("output_padding")->is_null())
     lacks(c, "an output padding");
   const Tensor w = c.weights.at(0);
@@ -322,7 +278,6 @@ Values KerasBuilder::conv_transpose(const KerasCall& c) {
 
 Values KerasBuilder::pool(const KerasCall& c) {
   const size_t dims = image_dims(c.type);
-  if (c.text("data_format", "channels_last") != "channels_last") lacks(c, "channels_first");
   const std::vector<int64_t> size = c.list("pool_size", dims, 2);
   const Json* strides = c.find("strides");
   return {node(
@@ -335,9 +290,18 @@ Values KerasBuilder::pool(const KerasCall& c) {
 
 Values KerasBuilder::global_pool(const KerasCall& c) {
   const size_t dims = image_dims(c.type);
-  if (c.text("data_format", "channels_last") != "channels_last") lacks(c, "channels_first");
   std::vector<int64_t> axes;
   for (size_t d = 1; d <= dims; ++d) axes.push_back(static_cast<int64_t>(d));
+  if (const std::string mask = c.type == "GlobalAveragePooling1D" ? mask_of(c) : "";
+      !mask.empty()) {
+    const std::string wide = onnx(c, "Unsqueeze", {mask, numbers({-1})});
+    const OnnxAttributes keep{onnx_int("keepdims", c.flag("keepdims", false))};
+    const std::string kept = node(c, "SelectV2", {wide, c.in(), number(0)});
+    const std::string many = onnx(c, "Cast", {wide}, {onnx_int("to", 1)});
+    return {node(c, "RealDiv",
+                 {onnx(c, "ReduceSum", {kept, numbers({1})}, keep),
+                  onnx(c, "ReduceSum", {many, numbers({1})}, keep)})};
+  }
   return {onnx(c, c.type.find("Max") != std::string::npos ? "ReduceMax" : "ReduceMean",
                {c.in(), numbers(axes)}, {onnx_int("keepdims", c.flag("keepdims", false))})};
 }
@@ -348,8 +312,10 @@ Values KerasBuilder::global_pool(const KerasCall& c) {
 Values KerasBuilder::batch_norm(const KerasCall& c) {
   int64_t axis = -1;
   if (const Json* a = c.find("axis"))
-    axis = a->as_array() && !entries(a).empty() ? io::whole_of(&entries(a)[0]) : io::whole_of(a);
-  if (c.rank > 0 ? axis != -1 && axis != c.rank - 1 : axis == 1) lacks(c, "channels_first");
+    axis = a->as_array() && !keras_entries(a).empty() ? io::whole_of(&keras_entries(a)[0])
+                                                      : io::whole_of(a);
+  const int64_t after = axis < 0 ? -1 - axis : c.rank - 1 - axis;  // dimensions after it
+  if (after < 0 || (axis >= 0 && c.rank == 0)) lacks(c, "an axis of an input of unknown rank");
   size_t next = 0;
   const bool scaled = c.flag("scale", true), centred = c.flag("center", true);
   Tensor gamma = scaled ? c.weights.at(next++) : Tensor(),
@@ -359,31 +325,66 @@ Values KerasBuilder::batch_norm(const KerasCall& c) {
   if (scaled) factor = factor * gamma;
   Tensor offset = -(m * factor);
   if (centred) offset = offset + beta;
+  Shape along(m.size(0));
+  for (int64_t d = 0; d < after; ++d) along.push_back(1);
+  factor = factor.reshape(along);
+  offset = offset.reshape(along);
   return {node(c, "AddV2",
                {node(c, "Mul", {c.in(), constant(c.name + "/factor", factor)}),
                 constant(c.name + "/offset", offset)})};
 }
 
+/// The dimensions that a norm's "axis" names, counted from the end.
+std::vector<int64_t> KerasBuilder::norm_axes(const KerasCall& c) {
+  std::vector<int64_t> axes = c.list("axis", 1, -1);
+  for (int64_t& a : axes) {
+    if (a >= 0 && c.rank == 0) lacks(c, "an axis of an input of unknown rank");
+    if (a >= 0) a -= c.rank;
+  }
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+namespace {
+/// A norm's variable, whose dimensions are these, broadcast to the input's.
+Tensor along_axes(const Tensor& w, const std::vector<int64_t>& axes) {
+  Shape s;
+  int next = 0;
+  for (int64_t d = axes.empty() ? 0 : axes[0]; d < 0; ++d) {
+    const bool named = std::find(axes.begin(), axes.end(), d) != axes.end() && next < w.dim();
+    s.push_back(named ? w.shape(next++) : Dim(1));
+  }
+  return w.reshape(s);
+}
+}  // namespace
+
 Values KerasBuilder::layer_norm(const KerasCall& c) {
-  const Json* axis = c.find("axis");
-  const bool several = axis && axis->as_array() && entries(axis).size() != 1;
-  if (several) lacks(c, "normalising several dimensions");
-  const int64_t place = !axis              ? -1
-                        : axis->as_array() ? io::whole_of(&entries(axis)[0])
-                                           : io::whole_of(axis);
-  if (place != -1 && c.rank > 0 && place != c.rank - 1) lacks(c, "an axis that is not the last");
+  const std::vector<int64_t> axes = norm_axes(c);
   size_t next = 0;
   const bool scaled = c.flag("scale", true), rms = c.flag("rms_scaling", false);
-  const std::string x = c.in(), last = numbers({-1}), epsilon = number(c.number("epsilon", 1e-3));
-  const auto average = [&](const std::string& v) { return onnx(c, "ReduceMean", {v, last}); };
+  const std::string x = c.in(), over = numbers(axes), epsilon = number(c.number("epsilon", 1e-3));
+  const auto average = [&](const std::string& v) { return onnx(c, "ReduceMean", {v, over}); };
   const std::string centred = rms ? x : node(c, "Sub", {x, average(x)});
   const std::string variance = average(node(c, "Square", {node(c, "Sub", {x, average(x)})}));
   std::string y =
       node(c, "Mul", {centred, node(c, "Rsqrt", {node(c, "AddV2", {variance, epsilon})})});
-  if (scaled || rms) y = node(c, "Mul", {y, constant(c.name + "/gamma", c.weights.at(next++))});
-  if (c.flag("center", true) && !rms)
-    y = node(c, "AddV2", {y, constant(c.name + "/beta", c.weights.at(next))});
+  const auto variable = [&](const char* name) {
+    return constant(c.name + "/" + name, along_axes(c.weights.at(next++), axes));
+  };
+  if (scaled || rms) y = node(c, "Mul", {y, variable("gamma")});
+  if (c.flag("center", true) && !rms) y = node(c, "AddV2", {y, variable("beta")});
   return {y};
+}
+
+Values KerasBuilder::rms_norm(const KerasCall& c) {
+  const std::vector<int64_t> axes = norm_axes(c);
+  const std::string x = c.in();
+  const std::string power = onnx(c, "ReduceMean", {node(c, "Square", {x}), numbers(axes)});
+  const std::string by =
+      node(c, "Rsqrt", {node(c, "AddV2", {power, number(c.number("epsilon", 1e-6))})});
+  return {node(
+      c, "Mul",
+      {node(c, "Mul", {x, by}), constant(c.name + "/scale", along_axes(c.weights.at(0), axes))})};
 }
 
 // ONNX's op keeps channels in place 1; dimensions in between are one.
@@ -392,7 +393,7 @@ Values KerasBuilder::group_norm(const KerasCall& c) {
   const bool scaled = c.flag("scale", true), centred = c.flag("center", true);
   const Tensor gamma = scaled ? c.weights.at(0) : Tensor(),
                beta = centred ? c.weights.at(scaled ? 1 : 0) : Tensor();
-  if (!scaled && !centred) lacks(c, "neither scale nor center");
+  if (!scaled && !centred) lacks(c, "neither scale nor center");  // the channels are unknown
   const Tensor w = scaled ? gamma : ones_like(beta), b = centred ? beta : zeros_like(w);
   int64_t groups = c.whole("groups", 32);
   if (groups == -1) groups = w.size(0);
@@ -408,7 +409,8 @@ Values KerasBuilder::group_norm(const KerasCall& c) {
 
 Values KerasBuilder::unit_norm(const KerasCall& c) {
   const std::string x = c.in();
-  const std::string all = onnx(c, "ReduceSum", {node(c, "Square", {x}), numbers({-1})});
+  const std::string all =
+      onnx(c, "ReduceSum", {node(c, "Square", {x}), numbers(c.list("axis", 1, -1))});
   return {node(c, "Mul", {x, node(c, "Rsqrt", {node(c, "Maximum", {all, number(1e-12)})})})};
 }
 
@@ -418,9 +420,9 @@ Values KerasBuilder::normalization(const KerasCall& c) {
     if (!j || j->is_null()) return false;
     std::vector<double> all;
     if (j->as_array())
-      for (const Json& e : entries(j))
-        for (const Json* one = &e;; one = &entries(one)[0])
-          if (!one->as_array() || entries(one).empty()) {
+      for (const Json& e : keras_entries(j))
+        for (const Json* one = &e;; one = &keras_entries(one)[0])
+          if (!one->as_array() || keras_entries(one).empty()) {
             all.push_back(io::number_of(one));
             break;
           }
@@ -444,7 +446,7 @@ namespace {
 Tensor numbers_of(const Json* j) {
   std::vector<double> all;
   if (j && j->as_array())
-    for (const Json& e : entries(j)) all.push_back(io::number_of(&e));
+    for (const Json& e : keras_entries(j)) all.push_back(io::number_of(&e));
   else
     return full(Shape(), j ? io::number_of(j) : 0.0, DType::f32);
   return tensor(all, Shape(static_cast<int64_t>(all.size()))).to(DType::f32);
@@ -472,11 +474,11 @@ namespace {
 std::vector<std::pair<int64_t, int64_t>> pairs_of(const Json* j, size_t dims) {
   std::vector<std::pair<int64_t, int64_t>> out;
   if (j && j->as_int()) return {dims, {*j->as_int(), *j->as_int()}};
-  const std::vector<Json>& all = entries(j);
+  const std::vector<Json>& all = keras_entries(j);
   if (dims == 1 && all.size() == 2 && all[0].as_int())
     return {{io::whole_of(&all[0]), io::whole_of(&all[1])}};
   for (const Json& e : all) {
-    const std::vector<Json>& pair = entries(&e);
+    const std::vector<Json>& pair = keras_entries(&e);
     if (pair.size() == 2)
       out.emplace_back(io::whole_of(&pair[0]), io::whole_of(&pair[1]));
     else
@@ -513,6 +515,9 @@ Values KerasBuilder::up_sampling(const KerasCall& c) {
   const size_t dims = image_dims(c.type);
   const std::vector<int64_t> size = c.list("size", dims, 2);
   const std::string mode = c.text("interpolation", "nearest");
+  if (mode == "bicubic")
+    return {node(c, "UpSampling", {c.in()}, {onnx_ints("size", size), onnx_text("mode", mode)},
+                 kOnnxKeras)};
   if (mode != "nearest" && mode != "bilinear")
     lacks(c, fmt::format("the interpolation '{}'", mode));
   std::vector<double> scales{1};

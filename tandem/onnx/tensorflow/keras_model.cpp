@@ -18,34 +18,10 @@ using io::Json;
 
 constexpr int kMostModels = 32;  ///< inside each other
 
-const Json& member(const Json& j, const char* key) {
-  const Json* m = j.find(key);
-  static const Json nothing;
-  return m ? *m : nothing;
-}
-const std::vector<Json>& array_of(const Json& j) {
-  static const std::vector<Json> none;
-  const Json::Array* a = j.as_array();
-  return a ? *a : none;
-}
-
-bool is_model_type(const std::string& type) {
-  return type == "Sequential" || type == "Functional" || type == "Model";
-}
-/// What Keras calls an operation is not a layer: it has no variables and takes no place among them.
-bool is_operation(const Json& layer) {
-  return io::text_of(layer.find("module")).find(".ops") != std::string::npos;
-}
-
-/// Dimensions of a layer's input, as the file has it since Keras 3; 0: unknown.
-int rank_of(const Json& layer) {
-  const std::vector<Json>& shape = array_of(member(member(layer, "build_config"), "input_shape"));
-  return shape.empty() || shape[0].as_array() ? 0 : static_cast<int>(shape.size());
-}
-
 struct TensorName {
   std::string layer;
   int64_t node = 0, index = 0;
+  int rank = 0;  ///< 0: unknown
 };
 
 std::string key_of(const std::string& layer, int64_t node, int64_t index) {
@@ -54,12 +30,12 @@ std::string key_of(const std::string& layer, int64_t node, int64_t index) {
 
 /// ["layer", 0, 0]
 bool is_history(const Json& j) {
-  const std::vector<Json>& a = array_of(j);
+  const std::vector<Json>& a = keras_entries(&j);
   return a.size() >= 3 && a[0].as_string() && a[1].as_int() && a[2].as_int();
 }
 TensorName history_of(const Json& j) {
-  const std::vector<Json>& a = array_of(j);
-  return {*a[0].as_string(), *a[1].as_int(), *a[2].as_int()};
+  const std::vector<Json>& a = keras_entries(&j);
+  return {*a[0].as_string(), *a[1].as_int(), *a[2].as_int(), 0};
 }
 /// All of ["a", 0, 0], [["a", 0, 0], ["b", 0, 0]] or {"x": ["a", 0, 0]}.
 void histories_of(const Json& j, std::vector<TensorName>& out, int depth = 0) {
@@ -69,7 +45,7 @@ void histories_of(const Json& j, std::vector<TensorName>& out, int depth = 0) {
   } else if (const Json::Object* o = j.as_object()) {
     for (const auto& [key, v] : *o) histories_of(v, out, depth + 1);
   } else {
-    for (const Json& v : array_of(j)) histories_of(v, out, depth + 1);
+    for (const Json& v : keras_entries(&j)) histories_of(v, out, depth + 1);
   }
 }
 
@@ -127,41 +103,6 @@ KerasWeights KerasWeights::child(const std::string& attribute, const std::string
   return out;
 }
 
-// ---- calls
-
-double KerasCall::number(const char* key, double otherwise) const {
-  const Json* j = config.find(key);
-  return j && !j->is_null() ? io::number_of(j) : otherwise;
-}
-int64_t KerasCall::whole(const char* key, int64_t otherwise) const {
-  const Json* j = config.find(key);
-  return j && !j->is_null() ? io::whole_of(j) : otherwise;
-}
-bool KerasCall::flag(const char* key, bool otherwise) const {
-  const Json* j = config.find(key);
-  return j && j->as_bool() ? *j->as_bool() : otherwise;
-}
-std::string KerasCall::text(const char* key, const char* otherwise) const {
-  const Json* j = config.find(key);
-  return j && j->as_string() ? *j->as_string() : otherwise;
-}
-std::vector<int64_t> KerasCall::list(const char* key, size_t n, int64_t otherwise) const {
-  const Json* j = config.find(key);
-  if (!j || j->is_null()) return std::vector<int64_t>(n, otherwise);
-  if (j->as_int()) return std::vector<int64_t>(n, *j->as_int());
-  std::vector<int64_t> out;
-  for (const Json& v : array_of(*j)) out.push_back(io::whole_of(&v));
-  return out;
-}
-bool KerasCall::option(std::string_view key) const {
-  return std::find(options.begin(), options.end(), key) != options.end();
-}
-const std::string& KerasCall::in(size_t i) const {
-  TD_CHECK(i < inputs.size(), Format, "the layer '{}' ({}) has {} inputs, expects {}", name, type,
-           inputs.size(), i + 1);
-  return inputs[i];
-}
-
 // ---- nodes
 
 void KerasBuilder::fail(const std::string& why) const { TD_FAIL(Format, "'{}': {}", what_, why); }
@@ -205,7 +146,7 @@ std::string KerasBuilder::number(double v) {
 OnnxModelProto KerasBuilder::run() {
   const Json config = io::parse_json(file_.config, what_);
   const std::string type = io::text_of(config.find("class_name"));
-  if (!is_model_type(type))
+  if (!is_keras_model_type(type))
     TD_FAIL(Unsupported,
             "'{}': the model is of the class '{}', only Sequential and Functional ones can be "
             "built from a file\nSave it with model.export() as a SavedModel.",
@@ -222,7 +163,7 @@ OnnxModelProto KerasBuilder::run() {
   }
   model_.ir_version = 10;
   model_.producer = "Keras";
-  model_.opsets = {{"", 23}, {kOnnxTf, 1}};
+  model_.opsets = {{"", 23}, {kOnnxTf, 1}, {kOnnxKeras, 1}, {kOnnxTandem, 1}};
   const KerasWeights weights = file_.by_name
                                    ? KerasWeights(*file_.weights, KerasWeights::Names(), "")
                                    : KerasWeights(*file_.weights, file_.group, "");
@@ -232,8 +173,7 @@ OnnxModelProto KerasBuilder::run() {
     p.name = out.size() == 1 ? "output" : fmt::format("output_{}", i);
     for (int k = 1; !used_.insert(p.name).second; ++k) p.name += "_";
     p.type.kind = OnnxTypeSpec::Kind::tensor;
-    p.type.elem = OnnxType::f32;
-    OnnxNode n;
+    OnnxNode n;  // the file does not state the type of a result
     n.op = "Identity";
     n.inputs = {out[i]};
     n.outputs = {p.name};
@@ -248,16 +188,20 @@ void KerasBuilder::count_unknown(const Json& layer, int depth) {
   if (depth > kMostModels) fail(fmt::format("models are nested more than {} deep", kMostModels));
   Budget::count();
   const std::string type = io::text_of(layer.find("class_name"));
-  if (is_model_type(type)) {
-    for (const Json& l : array_of(member(member(layer, "config"), "layers")))
+  if (is_keras_model_type(type)) {
+    for (const Json& l : keras_entries(&keras_member(keras_member(layer, "config"), "layers")))
       count_unknown(l, depth + 1);
-  } else if (type != "InputLayer" && !is_operation(layer) && !find_layer(type)) {
+  } else if (is_operation(layer) ? !has_operation(type)
+                                 : type != "InputLayer" && !find_layer(type)) {
     ++unknown_[type];
   }
+  for (const char* inner : {"layer", "backward_layer"})
+    if (const Json* l = keras_member(layer, "config").find(inner); l && l->as_object())
+      count_unknown(*l, depth + 1);
 }
 
 std::string KerasBuilder::input(const Json& layer) {
-  const Json& config = member(layer, "config");
+  const Json& config = keras_member(layer, "config");
   OnnxPort p;
   p.name = io::text_of(config.find("name"));
   if (p.name.empty()) p.name = "input";
@@ -272,7 +216,7 @@ std::string KerasBuilder::input(const Json& layer) {
   if (!shape) shape = config.find("batch_input_shape");
   p.type.has_shape = shape && shape->as_array();
   if (p.type.has_shape)
-    for (const Json& d : array_of(*shape)) p.type.dims.push_back(d.as_int() ? *d.as_int() : -1);
+    for (const Json& d : keras_entries(shape)) p.type.dims.push_back(d.as_int() ? *d.as_int() : -1);
   if (p.type.dims.size() > static_cast<size_t>(kMaxRank)) fail("an input has too many dimensions");
   p.type.dim_names.resize(p.type.dims.size());
   model_.graph.inputs.push_back(p);
@@ -286,8 +230,8 @@ std::vector<KerasWeights> KerasBuilder::weights_of(const std::vector<Json>& laye
   std::map<std::string, int> counts;
   const KerasWeights all = weights.child("layers", "");
   for (const Json& l : layers) {
-    const std::string name = io::text_of(member(l, "config").find("name"));
-    if (weights.by_name() && depth_ == 1) {  // a group of its own
+    const std::string name = io::text_of(keras_member(l, "config").find("name"));
+    if (weights.by_name() && depth_ == 1 && !is_operation(l)) {  // a group of its own
       KerasWeights::Names names;
       io::Hdf5File::Object group = 0, dataset = 0;
       if (file_.weights->find(file_.group, name, group))
@@ -303,7 +247,9 @@ std::vector<KerasWeights> KerasBuilder::weights_of(const std::vector<Json>& laye
       out.push_back(all);
       continue;
     }
-    std::string group = keras_snake_case(io::text_of(l.find("class_name")));
+    std::string type = io::text_of(l.find("class_name"));
+    if (type == "GroupQueryAttention") type = "GroupedQueryAttention";  // the class in Python
+    std::string group = keras_snake_case(type);
     if (const int n = counts[group]++; n > 0) group = fmt::format("{}_{}", group, n);
     out.push_back(all.child(group, name));
   }
@@ -314,7 +260,7 @@ KerasBuilder::Values KerasBuilder::model(const Json& layer, const Values& inputs
                                          const KerasWeights& weights) {
   if (depth_ >= kMostModels) fail(fmt::format("models are nested more than {} deep", kMostModels));
   ++depth_;
-  const Json& config = member(layer, "config");
+  const Json& config = keras_member(layer, "config");
   Values out = io::text_of(layer.find("class_name")) == "Sequential"
                    ? sequential(config, inputs, weights)
                    : functional(config, inputs, weights);
@@ -322,25 +268,12 @@ KerasBuilder::Values KerasBuilder::model(const Json& layer, const Values& inputs
   return out;
 }
 
-KerasBuilder::Values KerasBuilder::call(const Json& layer, KerasCall& c) {
-  if (is_model_type(c.type)) return model(layer, c.inputs, c.weights);
-  // Files of the older layout do not say what is an operation; a number among the arguments does.
-  const bool numbers = std::any_of(c.arguments.begin(), c.arguments.end(), [](const Json* a) {
-    return a && (a->as_int() || a->as_double());
-  });
-  if (is_operation(layer) || numbers) return operation(c);
-  if (c.option("training")) lacks(c, "calling it in training mode");
-  const Layer build = find_layer(c.type);
-  TD_ASSERT(build);
-  return (this->*build)(c);
-}
-
 KerasBuilder::Values KerasBuilder::sequential(const Json& config, Values values,
                                               const KerasWeights& weights) {
-  const std::vector<Json>& layers = array_of(member(config, "layers"));
+  const std::vector<Json>& layers = keras_entries(&keras_member(config, "layers"));
   const std::vector<KerasWeights> all = weights_of(layers, weights);
   for (size_t i = 0; i < layers.size(); ++i) {
-    const Json& inner = member(layers[i], "config");
+    const Json& inner = keras_member(layers[i], "config");
     KerasCall c{inner,
                 io::text_of(inner.find("name")),
                 io::text_of(layers[i].find("class_name")),
@@ -348,7 +281,7 @@ KerasBuilder::Values KerasBuilder::sequential(const Json& config, Values values,
                 {},
                 {},
                 {},
-                rank_of(layers[i]),
+                keras_input_rank(layers[i]),
                 all[i]};
     if (c.type == "InputLayer") {
       if (values.empty()) values = {input(layers[i])};
@@ -383,14 +316,17 @@ struct Arguments {
   std::vector<const Json*> all;  ///< in order; nullptr: the next tensor
   std::vector<std::pair<std::string, TensorName>> named;
   std::vector<std::string> options;
+  const Json* keywords = nullptr;
 };
 
 void flatten_arguments(const Json& j, Arguments& out, int depth = 0) {
   if (depth > 16) return;
   if (io::text_of(j.find("class_name")) == "__keras_tensor__") {
-    const Json& history = member(member(j, "config"), "keras_history");
+    const Json& history = keras_member(keras_member(j, "config"), "keras_history");
     if (!is_history(history)) return;
     out.tensors.push_back(history_of(history));
+    out.tensors.back().rank =
+        static_cast<int>(keras_entries(keras_member(j, "config").find("shape")).size());
     out.all.push_back(nullptr);
   } else if (const Json::Array* a = j.as_array()) {
     bool tensors = false;
@@ -409,13 +345,18 @@ Arguments arguments_of(const Json& node) {
     histories_of(node, out.tensors);
     return out;
   }
-  for (const Json& a : array_of(member(node, "args"))) flatten_arguments(a, out);
-  if (const Json::Object* named = member(node, "kwargs").as_object())
+  for (const Json& a : keras_entries(&keras_member(node, "args"))) flatten_arguments(a, out);
+  out.keywords = node.find("kwargs");
+  if (const Json::Object* named = keras_member(node, "kwargs").as_object())
     for (const auto& [key, value] : *named) {
-      Arguments one;
-      flatten_arguments(value, one);
-      if (one.tensors.size() == 1) out.named.emplace_back(key, one.tensors[0]);
       if (value.as_bool() && *value.as_bool()) out.options.push_back(key);
+      const std::vector<Json>& list = keras_entries(&value);
+      for (size_t i = 0; i < std::max<size_t>(1, list.size()); ++i) {
+        Arguments one;
+        flatten_arguments(list.empty() ? value : list[i], one);
+        if (one.tensors.size() == 1)
+          out.named.emplace_back(list.empty() ? key : fmt::format("{}/{}", key, i), one.tensors[0]);
+      }
     }
   return out;
 }
@@ -423,17 +364,25 @@ Arguments arguments_of(const Json& node) {
 }  // namespace
 
 void KerasBuilder::call_nodes(const Json& layer, const KerasWeights& weights, Tensors& tensors) {
-  const Json& config = member(layer, "config");
+  const Json& config = keras_member(layer, "config");
   std::string name = io::text_of(layer.find("name"));
   if (name.empty()) name = io::text_of(config.find("name"));
-  const std::vector<Json>& nodes = array_of(member(layer, "inbound_nodes"));
+  const std::vector<Json>& nodes = keras_entries(&keras_member(layer, "inbound_nodes"));
   for (size_t k = 0; k < nodes.size(); ++k) {
     if (tensors.count(key_of(name, static_cast<int64_t>(k), 0))) continue;
     keras2_ |= nodes[k].as_array() != nullptr;
     const Arguments a = arguments_of(nodes[k]);
-    KerasCall c{config,    name,           io::text_of(layer.find("class_name")),
-                {},        a.all,          {},
-                a.options, rank_of(layer), weights};
+    KerasCall c{config,
+                name,
+                io::text_of(layer.find("class_name")),
+                {},
+                a.all,
+                {},
+                a.options,
+                keras_input_rank(layer),
+                weights,
+                a.keywords};
+    if (c.rank == 0 && !a.tensors.empty()) c.rank = a.tensors[0].rank;
     const auto value = [&](const TensorName& t) {
       const auto it = tensors.find(key_of(t.layer, t.node, t.index));
       return it == tensors.end() ? std::string() : it->second;
@@ -452,12 +401,12 @@ void KerasBuilder::call_nodes(const Json& layer, const KerasWeights& weights, Te
 
 KerasBuilder::Values KerasBuilder::functional(const Json& config, const Values& inputs,
                                               const KerasWeights& weights) {
-  const std::vector<Json>& layers = array_of(member(config, "layers"));
+  const std::vector<Json>& layers = keras_entries(&keras_member(config, "layers"));
   const std::vector<KerasWeights> all = weights_of(layers, weights);
   Tensors tensors;
   std::vector<TensorName> in, out;
-  histories_of(member(config, "input_layers"), in);
-  histories_of(member(config, "output_layers"), out);
+  histories_of(keras_member(config, "input_layers"), in);
+  histories_of(keras_member(config, "output_layers"), out);
   const bool outermost = depth_ == 1;
   if (!outermost && inputs.size() != in.size())
     fail(fmt::format("the model '{}' takes {} inputs, got {}", io::text_of(config.find("name")),
@@ -469,7 +418,7 @@ KerasBuilder::Values KerasBuilder::functional(const Json& config, const Values& 
       continue;
     }
     for (const Json& l : layers)
-      if (!tensors.count(key) && io::text_of(member(l, "config").find("name")) == in[i].layer)
+      if (!tensors.count(key) && io::text_of(keras_member(l, "config").find("name")) == in[i].layer)
         tensors[key] = input(l);
   }
   // Layers are listed in the order of their making, calls of shared ones may come later: passes

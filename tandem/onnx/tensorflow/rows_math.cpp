@@ -6,27 +6,39 @@
 
 namespace tandem::onnx {
 
-std::vector<OnnxValue> run_as_onnx(OnnxCall& c, const char* op, std::vector<OnnxValue> in,
-                                   OnnxAttributes attributes, size_t outputs) {
-  constexpr int kOpset = 23;
+namespace {
+std::vector<OnnxValue> run_node_as(OnnxCall& c, const char* domain, int opset, const char* op,
+                                   std::vector<OnnxValue> in, OnnxAttributes attributes,
+                                   size_t outputs) {
   OnnxNode node;
   node.op = op;
+  node.domain = domain;
   node.name = c.node().name;
-  node.version = kOpset;
+  node.version = opset;
   node.attributes = std::move(attributes);
   node.inputs.assign(in.size(), "input");
   node.outputs.assign(outputs, "output");
   OnnxCall inner(node, c.frame());
   inner.in = std::move(in);
   inner.out.resize(outputs);
-  if (const OnnxRow* row = find_onnx_row("", op, kOpset)) {
+  if (const OnnxRow* row = find_onnx_row(domain, op, opset)) {
     row->import(inner);
   } else {
-    const OpDef* direct = find_onnx_op(op);
+    const OpDef* direct = *domain ? nullptr : find_onnx_op(op);
     TD_ASSERT(direct);
     run_direct(inner, *direct);
   }
   return std::move(inner.out);
+}
+}  // namespace
+
+std::vector<OnnxValue> run_as_onnx(OnnxCall& c, const char* op, std::vector<OnnxValue> in,
+                                   OnnxAttributes attributes, size_t outputs) {
+  return run_node_as(c, "", 23, op, std::move(in), std::move(attributes), outputs);
+}
+std::vector<OnnxValue> run_as_tf(OnnxCall& c, const char* op, std::vector<OnnxValue> in,
+                                 OnnxAttributes attributes, size_t outputs) {
+  return run_node_as(c, kOnnxTf, 1, op, std::move(in), std::move(attributes), outputs);
 }
 
 Tensor as_onnx(OnnxCall& c, const char* op, std::vector<OnnxValue> in, OnnxAttributes attributes) {

@@ -126,6 +126,17 @@ OnnxModelProto read_tensorflow_model(const FilePath& path, const std::string& si
   return p.ends_with(".pb") ? read_frozen_graph(p) : read_keras_model(p);
 }
 
+std::vector<std::string> tensorflow_signatures(const FilePath& path) {
+  std::vector<std::string> names;
+  if (!is_saved_model(path.str())) return names;
+  const std::string file = (fs::path(path.str()) / "saved_model.pb").string();
+  const auto bytes = make_ref<MappedFile>(file);
+  const Budget budget(file, bytes->size());
+  for (const auto& [name, s] : parse_tf_saved_model(bytes->view(), file).signatures)
+    if (!name.starts_with("__saved_model")) names.push_back(name);
+  return names;
+}
+
 std::vector<std::string> tensorflow_ops() {
   std::vector<std::string> names;
   for (const auto& family : onnx_rows())

@@ -13,7 +13,10 @@ namespace tandem::onnx {
 /// The outputs of ONNX's op (opset 23) on these values, run in the call's frame.
 std::vector<OnnxValue> run_as_onnx(OnnxCall& c, const char* op, std::vector<OnnxValue> in,
                                    OnnxAttributes attributes = {}, size_t outputs = 1);
-/// The first of them as a tensor.
+/// The outputs of TensorFlow's op.
+std::vector<OnnxValue> run_as_tf(OnnxCall& c, const char* op, std::vector<OnnxValue> in,
+                                 OnnxAttributes attributes = {}, size_t outputs = 1);
+/// The first of ONNX's as a tensor.
 Tensor as_onnx(OnnxCall& c, const char* op, std::vector<OnnxValue> in,
                OnnxAttributes attributes = {});
 

@@ -76,6 +76,22 @@ line = keras.Sequential([keras.Input((9, 8)), L.Conv1D(3, 3), keras.Sequential([
 save(line, "line.h5")
 out["line"] = values({"y": line(image.reshape(2, 9, 8))})
 
+# Masks of steps, slices and functions between layers, layers whose work depends on sizes.
+ids = keras.Input((5,), dtype="int32", name="ids")
+e = L.Embedding(7, 3, mask_zero=True)(ids)
+steps = L.Bidirectional(L.GRU(2, return_sequences=True))(e)
+y = L.LSTM(2)(L.Dropout(0.5)(steps))
+z = L.GroupQueryAttention(2, 4, 2)(e, e)[:, 1:4, ::2]
+net = keras.Model(ids, [y, L.RMSNormalization()(z), keras.ops.mean(e * 2, axis=1), L.GlobalAveragePooling1D()(e)])
+save(net, "masked.keras")
+net.save(os.path.join(here, "masked.h5"))
+words = np.array([[3, 0, 5, 0, 1], [0, 0, 2, 6, 4]], "int32")
+out["masked"] = values(dict(zip("abcd", net(words))))
+a = keras.Input((3, 6, 6, 2), name="images")
+x = L.TimeDistributed(keras.Sequential([L.CenterCrop(5, 4), L.RandomFlip(), L.Rescaling([2.0, 1.0], [0.0, 0.5])]))(a)
+net = keras.Model(a, [L.ConvLSTM2D(2, 2)(x), L.Dot(1)([L.Flatten()(x), L.Flatten()(x)])])
+save(net, "images.keras")
+out["images"] = values(dict(zip("ab", net(np.stack([image, image[::-1], image * 2], 1), training=False))))
 
 
 def resized(x):
@@ -95,6 +111,24 @@ def write_frozen(f, name):
 
 
 write_frozen(resized, "resized")
+
+
+def counted(x):
+    """Segments, unique values, boxes, matrices, Fourier transforms."""
+    ids = tf.constant([0, 0, 2, 3, 3, 3])
+    rows = x[0, :, :, 0]
+    corners = tf.concat([x[0, :, :2, 0], x[0, :, :2, 0] + 0.4], 1)
+    square = tf.linalg.band_part(rows, -1, 0) + tf.eye(6)
+    best = tf.raw_ops.NonMaxSuppressionV5(boxes=corners, scores=x[1, :, 0, 0], max_output_size=4, iou_threshold=0.6, score_threshold=0.1,
+                                          soft_nms_sigma=0.0, pad_to_max_output_size=True)
+    return {"a": tf.math.segment_mean(rows, ids), "b": tf.math.unsorted_segment_max(rows, [1, -1, 0, 1, 0, 1], 3),
+            "c": tf.unique(tf.cast(rows[0] * 30, tf.int32))[0], "d": best[0], "e": best[1], "f": tf.linalg.inv(square),
+            "g": tf.linalg.solve(square, rows[:, :2]), "h": tf.abs(tf.signal.rfft(rows)), "i": tf.signal.irfft(tf.signal.rfft(rows, [8])),
+            "j": tf.math.cumprod(rows + 1, 1, exclusive=True, reverse=True), "k": tf.math.bincount(tf.cast(rows[0] * 30, tf.int32), minlength=4, maxlength=9),
+            "l": tf.reverse_sequence(rows, [1, 2, 3, 4, 5, 6], 1)}
+
+
+write_frozen(counted, "counted")
 f = tf.function(lambda x: tf.nn.softmax(tf.nn.max_pool2d(x[:, 1:], 2, 2, "SAME")[:, :, 0] @ tf.transpose(tf.constant([[1.0, 2.0], [0.5, -1.0]]))))
 f = f.get_concrete_function(tf.TensorSpec([None, 6, 6, 2], tf.float32))
 with open(os.path.join(here, "frozen.pb"), "wb") as file:

@@ -69,14 +69,8 @@ void einsum_of(OnnxCall& c) {
 std::span<const OnnxRow> onnx_matmul_rows() {
   static constexpr OnnxRow kRows[] = {
       {"", "MatMul", 1, 0, mat_mul, {2, 1, ""}, &op::matmul, export_matmul},
-      {"",
-       "Gemm",
-       1,
-       0,
-       gemm,
-       {3, 1, "alpha beta transA transB ~broadcast"},
-       &op::linear,
-       export_linear},
+      {"", "Gemm", 1, 6, gemm, {3, 1, "alpha beta transA transB ~broadcast"}},
+      {"", "Gemm", 7, 0, gemm, {3, 1, "alpha beta transA transB"}, &op::linear, export_linear},
       {kOnnxMicrosoft,
        "FusedGemm",
        1,
