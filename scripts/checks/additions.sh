@@ -39,7 +39,7 @@ register() {
     /^#include/ && !included { print include; included = 1 }
     { print }
     /^#define TD_FOR_EACH_/ { print row " \\" }' "$list" >"$tree/$list.new" && mv "$tree/$list.new" "$tree/$list"
-  [ "$(wc -l <"$tree/$list")" = $((before + 2)) ] || { echo "$page: $list wants two lines"; return 1; }
+  [ "$(wc -l <"$tree/$list")" = $((before + 2)) ] || { echo "$page: $list needs two lines"; return 1; }
 }
 # insert_row TREE LIST PATH ANCHOR ROW: the include of PATH, and ROW behind the line of LIST that holds ANCHOR.
 insert_row() {

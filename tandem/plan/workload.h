@@ -32,7 +32,7 @@ TD_API Precision precision_of(const std::string& name);
 TD_API const char* to_string(Precision p);
 /// Matmuls in 16 bits, weights and the rest in f32: autocast.
 inline bool is_amp(Precision p) { return p == Precision::amp_bf16 || p == Precision::amp_f16; }
-/// What its matmuls are made of: "f32", "tf32", "bf16" or "f16", as Gpu::peak() wants it.
+/// What its matmuls are made of: "f32", "tf32", "bf16" or "f16", as Gpu::peak() expects it.
 TD_API const char* matmul_kind(Precision p);
 
 /// Whose training step is planned: this library's, or the same model in PyTorch, whose loss is two

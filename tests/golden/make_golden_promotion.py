@@ -29,7 +29,7 @@ SCALARS = {"bool": True, "int": 1, "float": 1.5}
 
 def tensor(x):
     if not torch.is_tensor(x):
-        raise TypeError("wants tensors")
+        raise TypeError("expected tensors")
     return x
 
 

@@ -55,8 +55,8 @@ Tensor awq_words(const Tensor& codes) {
 }
 
 /// A model with codes, and the folder that a quantiser would write of it.
-struct Folder {
-  Folder(const char* type, bool awq, bool symmetric, int64_t bits = 4)
+struct CodedFolder {
+  CodedFolder(const char* type, bool awq, bool symmetric, int64_t bits = 4)
       : model(from_config(ModelConfig::from_json(text_of(type, "")))) {
     model->module().eval();
     for (const auto& [name, p] : model->module().named_parameters())
@@ -95,7 +95,7 @@ TEST_F(Codes, FoldersOfBothFormats) {
     for (const bool awq : {false, true})
       for (const bool symmetric : {false, true}) {
         SCOPED_TRACE(fmt::format("{} {} {}", type, awq, symmetric));
-        const Folder f(type, awq, symmetric);
+        const CodedFolder f(type, awq, symmetric);
         const auto read = from_pretrained(f.folder.path());
         EXPECT_TRUE(read->unexpected.empty());
         for (const CodedLayer& l : coded_layers(*read)) EXPECT_TRUE(l.has_codes()) << l.name;
@@ -103,7 +103,7 @@ TEST_F(Codes, FoldersOfBothFormats) {
         EXPECT_LT(difference(logits(*read), want), 1e-4 * max(abs(want)).item<double>());
       }
   for (const int64_t bits : {2, 8}) {
-    const Folder f("llama", false, true, bits);
+    const CodedFolder f("llama", false, true, bits);
     const Tensor want = logits(*f.model);
     EXPECT_LT(difference(logits(*from_pretrained(f.folder.path())), want),
               1e-4 * max(abs(want)).item<double>());
@@ -111,7 +111,7 @@ TEST_F(Codes, FoldersOfBothFormats) {
 }
 
 TEST_F(Codes, TextsThatAreDecodedGiveTheSame) {
-  const Folder f("llama", false, false);
+  const CodedFolder f("llama", false, false);
   const auto read = from_pretrained(f.folder.path());
   const NoGradGuard no_grad;
   const Tensor ids = arange(0, 6).reshape({1, 6}), all = read->forward({.input_ids = ids});
@@ -138,14 +138,14 @@ TEST_F(Codes, ScalesBetweenLayersChangeNothing) {
 TEST_F(Codes, LoraFindsLayersOfNumbersAlone) {
   const auto m = from_config(ModelConfig::from_json(text_of("llama", "")));
   EXPECT_EQ(nn::apply_lora(m->module(), {.on = {"*.q_proj"}}).size(), 2u);
-  const Folder f("llama", false, true);
+  const CodedFolder f("llama", false, true);
   const auto read = from_pretrained(f.folder.path());
   const std::string none = error_of([&] { nn::apply_lora(read->module(), {.on = {"*.q_proj"}}); });
   EXPECT_NE(none.find("matches no Linear layer"), std::string::npos) << none;
 }
 
 TEST_F(Codes, HostileFolders) {
-  const Folder f("llama", false, true);
+  const CodedFolder f("llama", false, true);
   const std::string config = f.folder / "config.json", weights = f.folder / "model.safetensors";
   const auto refused = [&](const std::string& codes) {
     write_file(config, text_of("llama", codes.c_str()));

@@ -42,7 +42,7 @@ std::vector<const detail::NBitsLoops*> all_loops() {
   return all;
 }
 
-struct NBits : testing::Test {
+struct NBits : ::testing::Test {
   void SetUp() override { manual_seed(3); }
   void TearDown() override { detail::use_nbits_loops(nullptr); }
 };
