@@ -119,7 +119,7 @@ TableStats json_lines(const FilePath& path) {
     if (one.empty() || one == "\r") continue;
     const std::string loc = fmt::format("{} line {}", path.str(), line);
     const io::Json j = io::parse_json(one, loc);
-    TD_CHECK(j.as_object(), Format, "{} expects an object, got a {}", loc, j.kind());
+    TD_CHECK(j.as_object(), Format, "{}: expected an object, got {}", loc, j.kind());
     for (const auto& [key, value] : *j.as_object()) {
       TD_CHECK(!value.as_object(), Format, "{}: '{}' is an object; a table expects plain values",
                loc, key);
@@ -147,12 +147,12 @@ ColumnType type_of(const std::string& name, const std::string& what) {
 
 double json_number(const io::Json& j, const std::string& what) {
   if (j.as_double()) return *j.as_double();
-  TD_CHECK(j.as_int(), Format, "{} expects a number, got a {}", what, j.kind());
+  TD_CHECK(j.as_int(), Format, "{}: expected a number, got {}", what, j.kind());
   return static_cast<double>(*j.as_int());
 }
 
 void check_keys(const io::Json& j, const std::vector<std::string>& known, const std::string& what) {
-  TD_CHECK(j.as_object(), Format, "{} expects an object, got a {}", what, j.kind());
+  TD_CHECK(j.as_object(), Format, "{}: expected an object, got {}", what, j.kind());
   for (const auto& [key, value] : *j.as_object()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string near = nearest_word(key, known);

@@ -343,7 +343,7 @@ TEST(ControlFlow, Refusals) {
       [](Tensor x) {
         return while_loop([](Tensor c) { return c; }, [](Tensor c) { return c; }, x);
       },
-      "expected a bool of one element");
+      "expects a bool of one element");
   expect_refused(
       [](Tensor x) {
         return scan([](Tensor c, Tensor) { return std::pair(c, c); }, x, Tensor(x.sum())).first;

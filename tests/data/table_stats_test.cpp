@@ -58,7 +58,7 @@ TEST(TableStats, FilesOfSeveralForms) {
   EXPECT_EQ(j.find("c")->rows, 3);
   const std::pair<const char*, const char*> kBroken[] = {
       {"{\"a\": 1}\n{\"a\": \n", "line 2"},
-      {"[1, 2]\n", "expected an object, got a array"},
+      {"[1, 2]\n", "expected an object, got array"},
       {"{\"a\": {\"b\": 1}}\n", "'a' is an object"},
   };
   for (const auto& [text, want] : kBroken) {

@@ -321,7 +321,7 @@ TEST(DataParallel, SyncBatchNormIsTheWholeBatchs) {
   run_ranks(2, [](const std::shared_ptr<Engine>& e) {
     Normed net;
     EXPECT_TRUE(has(thrown([&] { DataParallel(net, {.shards = 2, .sync_batchnorm = true}, e); }),
-                    "expected either shards or sync_batchnorm"));
+                    "expects either shards or sync_batchnorm"));
   });
 }
 
@@ -426,7 +426,7 @@ TEST(DataParallel, WhatIsRefused) {
   DataParallel model(net, {.shards = 3}, single_engine());
   const auto mean = [&](int64_t, int64_t) { return model(ones({2, 12})).mean(); };
   EXPECT_TRUE(has(thrown([&] { model.sharded_backward(4, mean); }, ErrorKind::Value),
-                  "expected powers of two of ranks and shards"));
+                  "expects powers of two of ranks and shards"));
   DataParallel four(net, {.shards = 4}, single_engine());
   EXPECT_TRUE(has(thrown([&] { four.sharded_backward(6, mean); }, ErrorKind::Value),
                   "6 rows on this rank do not make 4 equal shards"));
@@ -435,7 +435,7 @@ TEST(DataParallel, WhatIsRefused) {
       "buckets of more than 0 MB"));
   net.requires_grad_(false);
   EXPECT_TRUE(has(thrown([&] { DataParallel m(net, {}, single_engine()); }, ErrorKind::Value),
-                  "expected a net with parameters that require gradients"));
+                  "expects a net with parameters that require gradients"));
   run_ranks(2, [](const std::shared_ptr<Engine>& e) {
     Mlp both;
     DataParallel m(both, {}, e);

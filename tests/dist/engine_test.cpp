@@ -159,7 +159,7 @@ TEST(Single, WhatDoesNotFitIsRefusedHere) {
                   "all_gather over 1 ranks expects 1 times 2 float32 elements, got 4 float32"));
   EXPECT_TRUE(has(thrown([&] { e->send({x, 1, DType::f32}, 0); }), "names itself"));
   EXPECT_TRUE(has(thrown([&] { e->all_reduce({nullptr, 1, DType::f32}); }), "no memory"));
-  EXPECT_TRUE(has(thrown([&] { e->all_reduce({x, 1, DType::b8}); }), "expected numbers, got bool"));
+  EXPECT_TRUE(has(thrown([&] { e->all_reduce({x, 1, DType::b8}); }), "expects numbers, got bool"));
   EXPECT_TRUE(has(thrown([&] { e->all_reduce({x, -1, DType::f32}); }), "of -1 elements"));
   e->abort("enough");
   EXPECT_TRUE(has(thrown([&] { e->barrier(); }), "enough"));

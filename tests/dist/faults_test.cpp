@@ -313,7 +313,7 @@ TEST(Launcher, RefusesWhatCannotRun) {
           "'/no/such/program' cannot be started: No such file"));
   EXPECT_TRUE(has(thrown([] { launch({.ranks = 0, .command = {"true"}}); }, ErrorKind::Value),
                   "1 to 1024 ranks, got 0"));
-  EXPECT_TRUE(has(thrown([] { launch({.ranks = 1}); }, ErrorKind::Value), "expected a program"));
+  EXPECT_TRUE(has(thrown([] { launch({.ranks = 1}); }, ErrorKind::Value), "expects a program"));
 }
 
 // ---- before a job is together

@@ -181,7 +181,7 @@ TEST_P(DriverTable, LaunchesThatFitNoKernel) {
                "kernel fill_f32 has 3 parameters, 2 arguments were given");
   EXPECT_FAILS(
       launch(fill, {1}, Arguments().address(y, 4).value(1.0).value(n)), bad_argument,
-      "kernel fill_f32: parameter v (1) expected one float32, an argument of 8 bytes was given");
+      "kernel fill_f32: parameter v (1) expects one float32, an argument of 8 bytes was given");
   EXPECT_FAILS(launch(fill, {1}, Arguments().value(y).value(1.0f).value(n)), bad_argument,
                "parameter y (0) expects an address, an argument of 8 bytes was given");
   EXPECT_FAILS(launch(fill, {0}, Arguments().address(y, 4).value(1.0f).value(n)), bad_argument,

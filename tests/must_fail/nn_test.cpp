@@ -29,7 +29,7 @@ TEST(MustFail, NewLayers) {
   check({
     FAILS_PLAIN(lstm_features, Shape, "LSTM expects input size 4|[5, 2, 3]|In layer lstm", net.lstm(ones({5, 2, 3}))),
     FAILS_PLAIN(lstm_rank, Shape, "LSTM expects x of 2 or 3 dimensions|In layer lstm", net.lstm(ones({5}))),
-    FAILS_PLAIN(lstm_state, Shape, "h0 is [1, 3, 3], expects [1, 2, 3]|In layer lstm", net.lstm(seq, ones({1, 3, 3}))),
+    FAILS_PLAIN(lstm_state, Shape, "h0 is [1, 3, 3], expected [1, 2, 3]|In layer lstm", net.lstm(seq, ones({1, 3, 3}))),
     FAILS_PLAIN(lstm_cell_state, Shape, "c0 is [2, 3]|In layer lstm", net.lstm(seq, ones({1, 2, 3}), ones({2, 3}))),
     FAILS_PLAIN(lstm_packed, Shape, "input size 4|In layer lstm", net.lstm(nn::pack_padded_sequence(ones({3, 2, 5}), {3, 2}))),
     FAILS_PLAIN(gru_cell_input, Shape, "GRUCell expects x|[2, 5]|In layer cell", net.cell(ones({2, 5}))),
@@ -154,7 +154,7 @@ TEST(MustFail, OptimizersAndSchedules) {
     FAILS(clip_nonfinite, Value, "clip_grad_norm_|total norm|nan", optim::clip_grad_norm_({nan}, 1.0, 2.0, true)),
     FAILS_PLAIN(clip_type, Value, "clip_grad_norm_|norm_type is 0", optim::clip_grad_norm_({nan}, 1.0, 0.0)),
     FAILS_ANYWHERE(schedule_step, Value, "StepLR expects step_size > 0", optim::StepLR(sgd, {.step_size = 0})),
-    FAILS_ANYWHERE(schedule_linear, Value, "LinearLR expected start_factor|0", optim::LinearLR(sgd, {.start_factor = 0})),
+    FAILS_ANYWHERE(schedule_linear, Value, "LinearLR expects start_factor|0", optim::LinearLR(sgd, {.start_factor = 0})),
     FAILS_ANYWHERE(schedule_cycle, Value, "CyclicLR with cycle_momentum|Adadelta|cycle_momentum = false", optim::CyclicLR(plain, {})),
     FAILS_ANYWHERE(schedule_mode, Value, "triangular|square", optim::CyclicLR(sgd, {.mode = "square"})),
     FAILS_ANYWHERE(schedule_end, Value, "OneCycleLR: step 2 of 1", one.step()),

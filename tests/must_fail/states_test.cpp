@@ -55,7 +55,7 @@ TEST(MustFail, Gradients) {
     FAILS_PLAIN(vmap_sizes, Shape, "vmap|2|3", vmap([](Tensor a, Tensor b) { return a + b; })(ones({2}), plain)),
     FAILS_PLAIN(vmap_scalar, Shape, "vmap|no dimension", vmap([](Tensor a) { return a; })(ones({}))),
     FAILS_PLAIN(jvp_direction, Shape, "direction 0|[2]|[3]", jvp([](Tensor a) { return a; }, plain, ones({2}))),
-    FAILS_PLAIN(gradcheck_dtype, DType, "gradcheck|expects f64|float32", gradcheck([](std::span<const Tensor> v) { return Tensors{v[0]}; }, {plain})),
+    FAILS_PLAIN(gradcheck_dtype, DType, "gradcheck|expected f64|float32", gradcheck([](std::span<const Tensor> v) { return Tensors{v[0]}; }, {plain})),
     FAILS_PLAIN(jacobian_int, DType, "floating|int64", jacobian([](Tensor a) { return a; }, ones({2}, int64))),
     FAILS(vmap_item, Unsupported, "trace", vmap([](Tensor a) { return a * a.item<float>(); })(plain)),
     FAILS(vmap_backward, Unsupported, "vmap|grad()", vmap([&](Tensor a) { (a * x.sum()).backward(); return a; })(plain)),

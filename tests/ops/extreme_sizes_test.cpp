@@ -158,9 +158,9 @@ TEST(ExtremeSizes, SlicesOfSymbolicSizes) {
 
 TEST(ExtremeSizes, TheErrorNamesTheNumber) {
   const std::string text = thrown([] { zeros({2, kLeast}); }, ErrorKind::Value);
-  EXPECT_TRUE(has(text, "-9223372036854775808 is not a size")) << text;
+  EXPECT_TRUE(has(text, "-9223372036854775808 is neither a size")) << text;
   const std::string large = thrown([] { zeros({size_t{1} << 63}); }, ErrorKind::Value);
-  EXPECT_TRUE(has(large, "9223372036854775808 is not a size")) << large;
+  EXPECT_TRUE(has(large, "9223372036854775808 is neither a size")) << large;
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST_F(IndexTest, IndexPut) {
                 tensor({{1.f, 2.f}, {3.f, 4.f}})),
       {2, 2, 2}, {0, 1, 0, 2, 3, 0, 4, 0});
   EXPECT_EQ(values(x), Values(6, 0));
-  expect_error(ErrorKind::Shape, "expected 3 in dimension 0", [&] {
+  expect_error(ErrorKind::Shape, "expects 3 in dimension 0", [&] {
     index_put(x, 0, tensor({1.f, 2.f}));
   });
 }

@@ -72,7 +72,7 @@ TEST_F(ViewTest, SqueezeUnsqueezeExpand) {
   EXPECT_EQ(y.unsqueeze(-1).shape(), Shape(1, 3, 1, 1));
   expect_tensor(y.expand({2, -1, 2}), {2, 3, 2}, {0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2});
   EXPECT_EQ(y.expand({4, 2, 3, 1}).shape(), Shape(4, 2, 3, 1));
-  expect_error(ErrorKind::Shape, "expected 4 in dimension 1, x is [1, 3, 1] (3)", [&] {
+  expect_error(ErrorKind::Shape, "expects 4 in dimension 1, x is [1, 3, 1] (3)", [&] {
     y.expand({1, 4, 1});
   });
   expect_error(ErrorKind::Shape, "has fewer dimensions than x", [&] { y.expand({3}); });

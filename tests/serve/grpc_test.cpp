@@ -179,7 +179,7 @@ TEST_F(Grpc, BadInferencesGetTheirStatus) {
       {"12 negative", infer({.shape = {-1, 4}, .raw = floats}), "negative"},
       {"14 overflow", infer({.shape = {int64_t{1} << 40, 4}, .raw = floats}), "too large"},
       {"15 elements", infer({.shape = {65536, 65536}, .raw = floats}), "2^31"},
-      {"16 rank", infer({.shape = {4}, .raw = floats}), "expected the shape"},
+      {"16 rank", infer({.shape = {4}, .raw = floats}), "expects the shape"},
       {"16 rank 9", infer({.shape = {1, 1, 1, 1, 1, 1, 1, 1, 4}, .raw = floats}), "dimensions"},
       {"17 fewer", infer(raw_input({1, 2, 3})), "has 16 bytes, got 12"},
       {"17 no values", infer({}), "has 16 bytes, got 0"},

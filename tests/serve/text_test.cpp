@@ -546,7 +546,7 @@ TEST_F(OpenAi, ConstrainedAnswers) {
       {R"("guided_grammar":"root ::= x")", "'guided_grammar' is not supported"},
       {R"("structured_outputs":{"grammar":"x"})", "'grammar' is not supported"},
       {R"("response_format":{"type":"xml"})", "got 'xml'"},
-      {R"("response_format":{"type":"json_schema"})", "expected a 'json_schema'"},
+      {R"("response_format":{"type":"json_schema"})", "expects a 'json_schema'"},
       {R"("guided_choice":["xyz"])", "no token of the model continues"}};
   for (const auto& [fields_of, want] : refused) {
     const HttpResponse r = ask(fields_of, 1, false);

@@ -235,7 +235,7 @@ TEST_F(Tools, Refusals) {
       {"none", tools, "chat template knows none"},
       {"tools", R"("tools":5)", "'tools' expects a list"},
       {"tools", R"("tools":[{"type":"search"}])", "entries of type function"},
-      {"tools", R"("tools":[{"type":"function","function":{}}])", "expected a name"},
+      {"tools", R"("tools":[{"type":"function","function":{}}])", "expects a name"},
       {"tools", R"("tool_choice":"required")", "'tool_choice' expects 'tools'"},
       {"tools", tools + R"(,"tool_choice":"any")", "none, auto, required"},
       {"tools", tools + R"(,"tool_choice":{"type":"function","function":{"name":"zz"}})", "'zz'"},

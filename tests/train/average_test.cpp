@@ -222,7 +222,7 @@ TEST(Average, KerasNameAndCheckpoints) {
 
 TEST(Average, WrongSettingsAreNamed) {
   const std::pair<AverageOptions, const char*> kCases[] = {
-      {{.type = AverageKind::ema, .decay = 1.5}, "expected decay in 0..1, got 1.5"},
+      {{.type = AverageKind::ema, .decay = 1.5}, "expects decay in 0..1, got 1.5"},
       {{.type = AverageKind::swa, .start = 2}, "a start from 0 to 1"},
       {{.type = AverageKind::swa, .every = -3}, "average expects every >= 0"},
   };

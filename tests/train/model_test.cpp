@@ -300,7 +300,7 @@ TEST(Model, MistakesAreNamed) {
          model.compile({.loss = "mse"});
          model.fit(x, randn({6, 3}), {.verbose = 0});
        },
-       "expected targets of the output's shape"},
+       "expects targets of the output's shape"},
       {[&] {
          model.compile({.loss = [](const Tensor& a, const Tensor&) { return a.mean(); }});
          model.fit(x, y, {.verbose = 0, .sample_weight = ones({6})});

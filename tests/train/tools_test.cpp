@@ -83,7 +83,7 @@ TEST(LRFind, InAManualLoop) {
   EXPECT_EQ(sgd.lr(), 1);
   const std::string what =
       error_of([&] { lr_find(parts, [](const Batch&) { return 0.0; }, {.start = 1, .end = 0.1}); });
-  EXPECT_NE(what.find("expected 0 < start < end"), what.npos) << what;
+  EXPECT_NE(what.find("expects 0 < start < end"), what.npos) << what;
   // An error in the middle restores the state too.
   EXPECT_NE(error_of([&] {
               lr_find(parts, [&](const Batch&) -> double {

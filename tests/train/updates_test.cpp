@@ -232,8 +232,8 @@ TEST(Updates, WrongOnesAreRefused) {
   const auto made = [&](std::vector<NamedOptimizer> o) {
     return thrown([&] { Trainer(run.net, std::move(o)); });
   };
-  EXPECT_TRUE(has(made({}), "expected 1 to 16 optimizers, got 0"));
-  EXPECT_TRUE(has(made({{"", run.critic}}), "expected a name"));
+  EXPECT_TRUE(has(made({}), "expects 1 to 16 optimizers, got 0"));
+  EXPECT_TRUE(has(made({{"", run.critic}}), "expects a name"));
   EXPECT_TRUE(has(made({{"a.b", run.critic}}), "got 'a.b'"));
   EXPECT_TRUE(has(made({{"a", run.critic}, {"a", run.forger}}), "two optimizers"));
   EXPECT_TRUE(has(made({{"a", run.critic, 0}}), "every >= 1, got 0"));

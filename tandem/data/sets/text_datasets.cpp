@@ -97,7 +97,7 @@ io::Json JsonLines::json(int64_t i) const {
   int64_t number;
   const std::string_view text = lines_.seek(i, number);
   io::Json j = io::parse_json(text, fmt::format("'{}' line {}", lines_.path(), number));
-  TD_CHECK(j.as_object(), Format, "'{}' line {} expects an object, got {}", lines_.path(), number,
+  TD_CHECK(j.as_object(), Format, "'{}' line {}: expected an object, got {}", lines_.path(), number,
            j.kind());
   return j;
 }

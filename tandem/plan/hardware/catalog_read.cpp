@@ -157,7 +157,7 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
   prices_.file = what;
   prices_.date = r.date("date");
   if (const std::string currency = r.text("currency"); currency != "USD")
-    r.fail("'currency' is the text " + io::quote_json(currency) + ", expects \"USD\"");
+    r.fail("'currency' is the text " + io::quote_json(currency) + ", expected \"USD\"");
   for (Record& e : r.rows("gpus", 0, kMostRows)) {
     const std::string name = e.text("gpu");
     e.called(name);
