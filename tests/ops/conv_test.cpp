@@ -93,7 +93,7 @@ TEST_F(ConvTest, Errors) {
   expect_error(ErrorKind::DType, "x is float32, weight is float64", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({1, 1, 3, 3}, float64));
   });
-  expect_error(ErrorKind::Shape, "conv2d: x is [4, 4], expects [n, channels, h, w]", [] {
+  expect_error(ErrorKind::Shape, "conv2d: x is [4, 4], expected [n, channels, h, w]", [] {
     conv2d(zeros({4, 4}), zeros({1, 1, 3, 3}));
   });
   expect_error(ErrorKind::Value, "stride [0, 0] expects numbers of at least 1", [] {

@@ -97,7 +97,7 @@ TEST_F(MatmulTest, Errors) {
   expect_error(ErrorKind::Shape, "bmm: a [2, 3, 4] has 2 matrices, b [3, 4, 5] has 3", [] {
     bmm(ramp({2, 3, 4}), ramp({3, 4, 5}));
   });
-  expect_error(ErrorKind::Shape, "dot: a is [2, 3], expects 1 dimension", [] {
+  expect_error(ErrorKind::Shape, "dot: a is [2, 3], expected 1 dimension", [] {
     dot(ramp({2, 3}), ramp({3}));
   });
   expect_error(ErrorKind::DType, "bool", [] { matmul(ramp({2, 2}) > 0, ramp({2, 2}) > 0); });

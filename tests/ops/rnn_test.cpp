@@ -113,14 +113,14 @@ TEST_F(RnnTest, Errors) {
   expect_error(ErrorKind::Shape, "lstm: x is [0, 2, 2]: a sequence without steps", [&] {
     lstm(zeros({0, 2, 2}, float64), h0, c0, w_ih, w_hh);
   });
-  expect_error(ErrorKind::Shape, "h0 is [3, 2], expects [2, 2]", [&] {
+  expect_error(ErrorKind::Shape, "h0 is [3, 2], expected [2, 2]", [&] {
     lstm(x, zeros({3, 2}, float64), c0, w_ih, w_hh);
   });
-  expect_error(ErrorKind::Shape, "w_ih is [8, 2], expects [8, 3]", [&] {
+  expect_error(ErrorKind::Shape, "w_ih is [8, 2], expected [8, 3]", [&] {
     lstm(zeros({3, 2, 3}, float64), h0, c0, w_ih, w_hh);
   });
   expect_error(ErrorKind::DType, "x is float32", [&] { lstm(x.to(float32), h0, c0, w_ih, w_hh); });
-  expect_error(ErrorKind::Shape, "gru: x is [2, 2], expects [steps, n, features]",
+  expect_error(ErrorKind::Shape, "gru: x is [2, 2], expected [steps, n, features]",
                [&] { gru(h0, {}, w_ih, w_hh); });
 }
 

@@ -52,10 +52,10 @@ namespace {
 /// A norm of a decoder's block (or a layer whose result the reader multiplies), and who reads it.
 struct Reads {
   const char* from;
-  std::vector<const char*> readers;
+  std::initializer_list<const char*> readers;
   const char* unless = nullptr;  ///< a block with this norm uses it instead
 };
-const Reads kReads[] = {
+constexpr Reads kReads[] = {
     {"input_layernorm",
      {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.qkv_proj"}},
     {"pre_feedforward_layernorm", {"mlp.gate_proj", "mlp.up_proj"}},

@@ -166,7 +166,7 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
       known = gpu(name).name;
     } catch (const Error& error) {
       if (of_unknown_gpus) continue;
-      e.fail(error.message() + ", expects one of the file of hardware\n" + error.hint());
+      e.fail(error.message() + ", expected one of the file of hardware\n" + error.hint());
     }
     if (!prices_.gpus.emplace(known, read_price(e)).second)
       e.fail("its GPU has a price in a row before it, expects one row for each");

@@ -10,7 +10,7 @@
 namespace tandem::train {
 namespace {
 
-const std::string kOptimizerPart = "optimizer.";
+constexpr std::string_view kOptimizerPart = "optimizer.";
 
 io::Json numbers(const std::vector<double>& v) {
   io::Json::Array a;
@@ -63,7 +63,7 @@ void Trainer::save(std::optional<double> score) {
   for (size_t i = 0; i < callbacks_.size(); ++i)
     for (const auto& [name, value] : callbacks_[i]->tensors())
       s.optimizer[callback_prefix(i) + name] = value;
-  for (const auto& [name, value] : moments) s.optimizer[kOptimizerPart + name] = value;
+  for (const auto& [name, value] : moments) s.optimizer[std::string(kOptimizerPart) + name] = value;
   s.files = options_.saving.files;
   s.score = score;
   checkpoints_->save(std::move(s));
@@ -78,7 +78,7 @@ void take_parts(distributed::DataParallel& model, const optim::Optimizer& optimi
   for (const auto& [name, value] : s.optimizer)
     if (name.starts_with(kOptimizerPart)) whole[name.substr(kOptimizerPart.size())] = value;
   for (const auto& [name, value] : model.parts_of_optim_state(optimizer, whole))
-    s.optimizer[kOptimizerPart + name] = value;
+    s.optimizer[std::string(kOptimizerPart) + name] = value;
 }
 
 std::vector<double> initial_rates(const std::vector<NamedOptimizer>& optimizers) {
