@@ -29,7 +29,7 @@ void print_memory(const edge::EdgeSource& net) {
 CompiledModel compile_to_c(const CompileVerbOptions& o) {
   const std::filesystem::path source(o.out);
   TD_CHECK(source.extension() == ".c", Value,
-           "'{}' is not a name of a C file\nGive one such as net.c.", o.out);
+           "'{}' is not the name of a C file\nGive one such as net.c.", o.out);
   CompiledModel c = compile_as_c(o.model, o.shapes, {.name = source.stem().string()});
   std::filesystem::path header = source;
   header.replace_extension(".h");

@@ -121,7 +121,7 @@ const char* IndependentTransform::name() const { return "IndependentTransform"; 
 IndependentTransform::IndependentTransform(TransformPtr b, int64_t n)
     : base(std::move(b)), reinterpreted_batch_ndims(n) {
   check_parts("IndependentTransform", {base});
-  TD_CHECK(n >= 0, Value, "IndependentTransform: {} dimensions, expects 0 or more", n);
+  TD_CHECK(n >= 0, Value, "IndependentTransform: {} dimensions, expected 0 or more", n);
 }
 int IndependentTransform::domain_dims() const {
   return base->domain_dims() + static_cast<int>(reinterpreted_batch_ndims);

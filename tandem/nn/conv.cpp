@@ -53,7 +53,7 @@ ConvNd::ConvNd(int rank, Dim in, Dim out, const IntList& kernel, const ConvOptio
   check_groups(o.groups, in_channels, out_channels);
   const std::string &name = o.padding.name(), &mode = o.padding_mode;
   TD_CHECK(name.empty() || name == "same" || name == "valid", Value,
-           "padding is \"{}\", expects \"same\", \"valid\" or sizes", name);
+           "padding is \"{}\", expected \"same\", \"valid\" or sizes", name);
   TD_CHECK(mode == "zeros" || mode == "reflect" || mode == "replicate" || mode == "circular", Value,
            "padding_mode '{}' is not one of zeros, reflect, replicate, circular", mode);
   if (name == "same")

@@ -23,15 +23,17 @@ struct Step {
   int zero = 0;
 
   int code(float w, int most) const {
-    const auto q = static_cast<int>(std::nearbyint(w / scale)) + zero;
-    return std::clamp(q, 0, most);
+    const float q = std::nearbyint(w / scale) + static_cast<float>(zero);
+    return q > 0 ? static_cast<int>(std::min(q, static_cast<float>(most))) : 0;  // NaN: 0
   }
   float number(int code) const { return static_cast<float>(code - zero) * scale; }
 };
 
 float rounded_scale(float s) {
   const float f16 = half_bits_to_float(float_to_half_bits(s));
-  return f16 > 0 && std::isfinite(f16) ? f16 : 1.0f;
+  TD_CHECK(std::isfinite(f16), Value,
+           "a group's step is {:g}: scales are stored as f16, which ends at 65504", s);
+  return f16 > 0 ? f16 : 1.0f;
 }
 
 Step step_of(const float* w, int64_t n, const WeightOptions& o) {

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "tandem/base/files/folder.h"
 #include "tandem/graph/context.h"
@@ -62,6 +63,8 @@ WeightQuantising::WeightQuantising(const std::string& source, const std::string&
   TD_CHECK(o.samples > 0 && o.evaluated >= 0 && o.length > 1, Value,
            "{} windows of {} tokens to calibrate with and {} to evaluate were asked for", o.samples,
            o.length, o.evaluated);
+  TD_CHECK(o.weights.group > 0, Value, "groups of {} were asked for, expected a positive number",
+           o.weights.group);
   TD_CHECK(!std::filesystem::exists(out) || std::filesystem::is_empty(out), Value,
            "'{}' is there already\nGive a new folder.", out);
   if (is_run_) {
@@ -250,15 +253,26 @@ io::Json WeightQuantising::config() const {
   return io::Json(std::move(all));
 }
 
+// The floating dtype that most elements have.
+DType common_dtype(const StateDict& tensors) {
+  std::map<DType, int64_t> elements;
+  DType most = DType::f32;
+  for (const auto& [name, t] : tensors)
+    if (is_floating(t.dtype()) && (elements[t.dtype()] += t.numel()) > elements[most])
+      most = t.dtype();
+  return most;
+}
+
 int64_t WeightQuantising::write() {
   namespace fs = std::filesystem;
   StateDict before, out;
   if (!is_run_) before = weights::load_weights(source_);
-  // A folder may hold the model without the prefix of its head.
+  const DType common = common_dtype(before);
+  // A folder may hold the model without the prefix of its head, and experts one by one.
   const auto dtype_in_file = [&](const std::string& name) {
     const Tensor* t = before.find(name);
     if (!t) t = before.find(name.substr(name.find('.') + 1));
-    return t && is_floating(t->dtype()) ? t->dtype() : DType::f32;
+    return t && is_floating(t->dtype()) ? t->dtype() : common;
   };
   for (const models::CodedLayer& l : layers_)
     if (l.has_codes()) {

@@ -11,8 +11,10 @@
 
 #include "tandem/init.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/models/codes.h"
 #include "tandem/models/text/generate.h"
 #include "tandem/ops/ops.h"
+#include "tandem/quant/weights.h"
 #include "tests/io/io_helper.h"
 
 namespace tandem::models {
@@ -62,6 +64,29 @@ TEST_F(Adapters, AreThoseOfPeft) {
     merge_adapter(*model, adapter);
     EXPECT_TRUE(allclose(model->forward(in), c.at("logits"), 1e-5, 1e-5));
     EXPECT_EQ(generate(*model, {prompt}, options)[0], tokens);
+  }
+}
+
+// Codes are as good as numbers at run time; nothing can be added to them.
+TEST_F(Adapters, OfModelsWithCodes) {
+  const NoGradGuard no_grad;
+  for (const std::string base : {"gpt2", "llama"}) {
+    SCOPED_TRACE(base);
+    const auto coded = model_of(base), numbers = model_of(base);
+    const std::vector<CodedLayer> codes = coded_layers(*coded), plain = coded_layers(*numbers);
+    ASSERT_FALSE(codes.empty());
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const PackedCodes w = quant::round_weight(plain[i].weight(), {.bits = 8, .group = 8});
+      codes[i].set_codes(w);
+      plain[i].set_weight(dequantize_codes(w));
+    }
+    const Adapter adapter = load_adapter(adapter_golden("adapters/" + base), *coded);
+    merge_adapter(*numbers, adapter);
+    const ModelInputs in{.input_ids = tensor({3, 4, 5, 6}).reshape({1, 4})};
+    const AdapterSet set(*coded, {adapter});
+    const AdapterSet::Use use(set, 1);
+    EXPECT_TRUE(allclose(coded->forward(in), numbers->forward(in), 1e-4, 1e-4));
+    EXPECT_THROW(merge_adapter(*coded, adapter), Error);
   }
 }
 

@@ -159,6 +159,8 @@ TEST_F(Codes, HostileFolders) {
   expect(refused(std::string(kCodes) + R"("gptq", "bits": 3})"), "codes of 3 bits");
   expect(refused(std::string(kCodes) + R"("gptq", "checkpoint_format": "marlin"})"), "'marlin'");
   expect(refused(std::string(kCodes) + R"("gptq", "group_size": 8})"), "do not fit each other");
+  expect(refused(std::string(kCodes) + R"("gptq", "group_size": 16777216})"),
+         "do not fit each other");
   const StateDict good = load(weights);
   const std::string layer = "model.layers.1.self_attn.q_proj";
   const auto with = [&](const char* part, const Tensor& t) {

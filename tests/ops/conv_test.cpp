@@ -99,7 +99,7 @@ TEST_F(ConvTest, Errors) {
   expect_error(ErrorKind::Value, "stride [0, 0] expects numbers of at least 1", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({1, 1, 3, 3}), {}, 0);
   });
-  expect_error(ErrorKind::Value, "stride [1, 1, 1] has 3 entries, expects 1 or 2", [] {
+  expect_error(ErrorKind::Value, "stride [1, 1, 1] has 3 entries, expected 1 or 2", [] {
     conv2d(zeros({1, 1, 4, 4}), zeros({1, 1, 3, 3}), {}, {1, 1, 1});
   });
   expect_error(ErrorKind::Shape, "3 output channels do not divide into 2 groups", [] {

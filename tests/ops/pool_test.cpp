@@ -81,7 +81,7 @@ TEST_F(PoolTest, Errors) {
   expect_error(ErrorKind::Shape, "lies entirely in the padding", [] {
     max_pool1d(zeros({1, 1, 1}), 3, 1, 2, 2);
   });
-  expect_error(ErrorKind::Value, "kernel_size [2, 2, 2] has 3 entries, expects 1 or 2", [] {
+  expect_error(ErrorKind::Value, "kernel_size [2, 2, 2] has 3 entries, expected 1 or 2", [] {
     avg_pool2d(zeros({1, 1, 4, 4}), {2, 2, 2});
   });
   expect_error(ErrorKind::Shape, "max_pool2d: x is [4, 4]", [] { max_pool2d(zeros({4, 4}), 2); });

@@ -98,6 +98,8 @@ TEST_F(QuantizeWeights, TextFilesCalibrateAFolder) {
   refused(run_, run_, "is there already");
   const QuantizeWeightsReport r = quantize_weights(run_, folder_ / "text", o);
   EXPECT_NEAR(r.perplexity_after / r.perplexity_before, 1, 0.1);
+  o.weights.group = 0;
+  refused(run_, folder_ / "x", "groups of 0");
   o.weights.group = 256;
   refused(run_, folder_ / "x", "groups of 256 divide");
   // A folder without data: what looks at inputs needs some.

@@ -87,6 +87,23 @@ TEST(AdaptedTexts, GrowTogetherAsEachAlone) {
   }
 }
 
+// A draft model knows no adapters: it guesses for their texts, too, and changes none of them.
+TEST(AdaptedTexts, WithADraftModel) {
+  TextEngineOptions o{.streams = 3,
+                      .length = 20,
+                      .block = 4,
+                      .piece = 3,
+                      .adapters = adapters_of_family("gpt2")};
+  o.draft = golden_model("gpt2");
+  TextEngine engine(golden_model("gpt2"), o);
+  const AdaptedTokens prompt = {3, 4, 5, 6, 7, 8, 9, 10};
+  std::vector<std::future<AdaptedTokens>> texts;
+  for (int64_t i = 0; i < 3; ++i) texts.push_back(begin_text(engine, prompt, i, 9));
+  for (size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(texts[i].get(), merged_text("gpt2", static_cast<int64_t>(i), prompt, 9)) << i;
+  EXPECT_GT(engine.counts().drafted_tokens.load(), 0U);
+}
+
 class AdaptedServer : public ::testing::Test {
  protected:
   static void put(const std::string& folder, const std::string& settings) {

@@ -69,7 +69,7 @@ TEST(Speculation, TheLikeliestTextIsTheSame) {
   }
 }
 
-TEST(Speculation, IsOffWhereItWouldChangeBits) {
+TEST(Speculation, KeepsTheTextsOfModelsWhoseWideStepsMayRoundDifferently) {
   TextEngineOptions o{.streams = 2, .length = 20, .block = 4};
   o.draft = golden_model("llama");
   TextCounts sums;

@@ -7,6 +7,7 @@
 #include "tandem/base/error.h"
 #include "tandem/graph/context.h"
 #include "tandem/io/safetensors.h"
+#include "tandem/models/pretrained/projection_internal.h"
 #include "tandem/models/text/attention_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -17,22 +18,33 @@ namespace {
 
 struct AdaptedLayer {
   nn::Module* module = nullptr;
-  Param weight;
+  Param weight;             ///< undefined where the layer holds codes
   bool transposed = false;  ///< GPT-2's [in, out]
-  int64_t in() const { return weight.size(transposed ? 0 : 1); }
-  int64_t out() const { return weight.size(transposed ? 1 : 0); }
+  int64_t in = 0, out = 0;
 };
 
 std::map<std::string, AdaptedLayer> layers_to_adapt(PretrainedModel& model) {
   std::map<std::string, AdaptedLayer> out;
   for (const auto& [path, module] : model.module().named_modules())
-    if (module->type() == "Linear" || module->type() == "Conv1D")
-      out[path] = {module, {}, module->type() == "Conv1D"};
+    if (const detail::ProjectionKind* kind = detail::projection_kind_of(*module)) {
+      AdaptedLayer& l = out[path] = {module, {}, kind->turned};
+      if (const detail::CodedWeight& coded = kind->coded(*module); coded.defined()) {
+        const PackedCodes w = coded.value();
+        l.in = w.codes.size(1) * w.codes.size(2) * 8 / w.bits;
+        l.out = w.codes.size(0);
+      }
+    } else if (module->type() == "Linear") {
+      out[path] = {module};
+    }
   const std::string end = ".weight";
   for (const auto& [name, p] : model.module().named_parameters()) {
     if (!detail::ends_with(name, end)) continue;
     const auto at = out.find(name.substr(0, name.size() - end.size()));
-    if (at != out.end()) at->second.weight = p;
+    if (at == out.end() || !p.defined()) continue;
+    AdaptedLayer& l = at->second;
+    l.weight = p;
+    l.in = p.size(l.transposed ? 0 : 1);
+    l.out = p.size(l.transposed ? 1 : 0);
   }
   return out;
 }
@@ -169,10 +181,10 @@ Adapter load_adapter(const FilePath& folder, PretrainedModel& model) {
     const int64_t r = m.a.size(0);
     TD_CHECK(r > 0 && static_cast<double>(r) == ranks.of(path), Format,
              "{}: '{}' has rank {}, its config says {}", file, path, r, ranks.of(path));
-    TD_CHECK(m.b.size(1) == r && m.a.size(1) == layer.in() && m.b.size(0) == layer.out(), Format,
+    TD_CHECK(m.b.size(1) == r && m.a.size(1) == layer.in && m.b.size(0) == layer.out, Format,
              "{}: '{}' expects lora_A [{}, {}] and lora_B [{}, {}], got {} and {}", file, path, r,
-             layer.in(), layer.out(), r, m.a.shape().to_string(), m.b.shape().to_string());
-    TD_CHECK(!m.base.defined() || (m.base.shape() == layer.weight.value().shape() &&
+             layer.in, layer.out, r, m.a.shape().to_string(), m.b.shape().to_string());
+    TD_CHECK(!m.base.defined() || (layer.weight.defined() && m.base.shape() == layer.weight.value().shape() &&
                                    equal(m.base.to(layer.weight.dtype()), layer.weight.value())),
              Unsupported, "{}: '{}' has another weight than the model", file, path);
     const double rank = static_cast<double>(r);
@@ -187,6 +199,11 @@ void merge_adapter(PretrainedModel& model, const Adapter& adapter) {
   const auto layers = layers_to_adapt(model);
   for (const AdapterLayer& l : adapter.layers)
     TD_CHECK(layers.count(l.path), Value, "the model has no linear layer '{}'", l.path);
+  for (const AdapterLayer& l : adapter.layers)
+    TD_CHECK(layers.at(l.path).weight.defined(), Unsupported,
+             "'{}' holds codes, which no update can be added to\nApply the adapter at run time "
+             "(AdapterSet, or `adapters` of a served model).",
+             l.path);
   for (const AdapterLayer& l : adapter.layers) {
     Param weight = layers.at(l.path).weight;
     const Tensor update = matmul(l.b, l.a);
@@ -228,15 +245,15 @@ AdapterSet::AdapterSet(PretrainedModel& model, const std::vector<Adapter>& adapt
     }
   for (const auto& [path, rank] : ranks) {
     const AdaptedLayer& layer = layers.at(path);
-    std::vector<Tensor> a = {zeros({rank, layer.in()})}, b = {zeros({layer.out(), rank})};
+    std::vector<Tensor> a = {zeros({rank, layer.in})}, b = {zeros({layer.out, rank})};
     for (const Adapter& adapter : adapters) {
       a.push_back(a[0]);
       b.push_back(b[0]);
       for (const AdapterLayer& l : adapter.layers) {
         if (l.path != path) continue;
         const int64_t less = rank - l.a.size(0);
-        a.back() = cat({l.a, zeros({less, layer.in()})}, 0);
-        b.back() = cat({l.b, zeros({layer.out(), less})}, 1);
+        a.back() = cat({l.a, zeros({less, layer.in})}, 0);
+        b.back() = cat({l.b, zeros({layer.out, less})}, 1);
       }
     }
     layers_.push_back({layer.module, 0, Buffer(stack(a, 0)), Buffer(stack(b, 0))});

@@ -65,7 +65,8 @@ uint32_t across(const Packed& p, const CodesConfig& c, int64_t r, int64_t j) {
   return p.at(r, j / each) >> (place * c.bits) & ((1u << c.bits) - 1);
 }
 
-PackedCodes codes_of(const StateDict& files, const std::string& layer, const CodesConfig& c) {
+PackedCodes codes_of(const StateDict& files, const std::string& layer, const CodesConfig& c,
+                     const Shape& weight) {
   const auto tensor_at = [&](const char* part) -> const Tensor& {
     const Tensor* t = files.find(layer + part);
     TD_CHECK(t, Format, "{}{} is not in the files", layer, part);
@@ -78,11 +79,14 @@ PackedCodes codes_of(const StateDict& files, const std::string& layer, const Cod
            "{}.scales is {}, expected floating [groups, n]", layer, scales.shape().to_string());
   const int64_t each = kWord / c.bits, groups = scales.size(0), n = scales.size(1);
   const int64_t k = c.awq ? w.rows : w.rows * each;
-  const int64_t group = c.group < 0 ? k : c.group;
+  const int64_t group = c.group < 0 ? k : std::min(c.group, k);  // larger than k: all of it
   const bool fits = (c.awq ? w.columns * each : w.columns) == n && z.rows == groups &&
                     z.columns * each == n && group > 0 && groups == (k + group - 1) / group &&
                     group * c.bits % 8 == 0;
   TD_CHECK(fits, Format, "{}: qweight, qzeros and scales do not fit each other", layer);
+  TD_CHECK(weight == Shape(n, k), Format,
+           "{}.qweight holds codes [{}, {}], the model expects {}", layer, n, k,
+           weight.to_string());
   if (const Tensor* g = files.find(layer + ".g_idx")) {
     const std::vector<int64_t> at = g->to_vector<int64_t>();
     bool plain = static_cast<int64_t>(at.size()) == k;
@@ -170,15 +174,7 @@ void detail::take_codes(PretrainedModel& model, StateDict& files) {
   StateDict out;
   for (const CodedLayer& l : layers) {
     if (!files.contains(l.name + ".qweight")) continue;
-    const PackedCodes w = codes_of(files, l.name, c);
-    const Shape shape = l.weight().shape();
-    TD_CHECK(w.codes.size(0) == shape[0].value() &&
-                 (shape[1].value() + w.codes.size(2) * 8 / c.bits - 1) /
-                         (w.codes.size(2) * 8 / c.bits) ==
-                     w.codes.size(1),
-             Format, "{}.qweight holds codes [{}, {}], the model expects [{}, {}]", l.name,
-             w.codes.size(0), w.codes.size(1) * w.codes.size(2) * 8 / c.bits, shape[0].value(),
-             shape[1].value());
+    const PackedCodes w = codes_of(files, l.name, c, l.weight().shape());
     l.set_codes(w);
     out[l.name + ".codes"] = w.codes;
     out[l.name + ".scale"] = w.scale;

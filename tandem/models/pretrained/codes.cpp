@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tandem/models/pretrained/layers_internal.h"
 #include "tandem/models/pretrained/projection_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -54,6 +55,7 @@ struct Reads {
   const char* from;
   std::initializer_list<const char*> readers;
   const char* unless = nullptr;  ///< a block with this norm uses it instead
+  const char* needs = nullptr;   ///< a block without this layer multiplies nothing
 };
 constexpr Reads kReads[] = {
     {"input_layernorm",
@@ -62,12 +64,10 @@ constexpr Reads kReads[] = {
     {"post_attention_layernorm",
      {"mlp.gate_proj", "mlp.up_proj", "mlp.gate_up_proj"},
      "pre_feedforward_layernorm"},
-    {"mlp.up_proj", {"mlp.down_proj"}},
+    {"mlp.up_proj", {"mlp.down_proj"}, nullptr, "mlp.gate_proj"},
     {"ln_1", {"attn.c_attn"}},
     {"ln_2", {"mlp.c_fc"}},
 };
-
-bool adds_one(const PretrainedModel& m) { return m.config.model_type().starts_with("gemma"); }
 
 }  // namespace
 
@@ -85,6 +85,7 @@ std::vector<ScaledInputs> scaled_inputs(PretrainedModel& model,
       if (!name.ends_with(suffix)) continue;
       const std::string block = name.substr(0, name.size() - suffix.size() + 1);
       if (r.unless && is_there(block + r.unless)) continue;
+      if (r.needs && !is_there(block + r.needs)) continue;
       ScaledInputs s{{}, name};
       for (size_t i = 0; i < layers.size(); ++i)
         for (const char* reader : r.readers)
@@ -100,13 +101,16 @@ void scale_inputs(PretrainedModel& model, const std::vector<CodedLayer>& layers,
   for (const size_t i : s.readers) layers[i].set_weight(layers[i].weight() * scales);
   const bool layer = std::any_of(layers.begin(), layers.end(),
                                  [&](const CodedLayer& l) { return l.name == s.from; });
+  bool from_one = false;
+  for (const auto& [name, module] : model.module().named_modules())
+    if (name == s.from) from_one = detail::counts_from_one(*module);
   for (auto& [name, p] : model.module().named_parameters()) {
     if (name != s.from + ".weight" && name != s.from + ".bias") continue;
     const Tensor v = p.value().to(DType::f32);
     if (layer)
       p.assign_((v.dim() == 2 ? v / scales.unsqueeze(1) : v / scales).to(p.dtype()));
     else
-      p.assign_((adds_one(model) ? (v + 1) / scales - 1 : v / scales).to(p.dtype()));
+      p.assign_((from_one ? (v + 1) / scales - 1 : v / scales).to(p.dtype()));
   }
 }
 

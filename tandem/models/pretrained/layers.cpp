@@ -19,13 +19,17 @@ int64_t head_dim_of(const AttentionSpec& s) { return s.head_dim ? s.head_dim : s
 int64_t kv_width(const AttentionSpec& s) { return kv_heads_of(s) * head_dim_of(s); }
 int64_t q_width(const AttentionSpec& s) { return s.heads * head_dim_of(s); }
 
+constexpr char kFromOne = 0;  // its address is the kind of such norms
+
 }  // namespace
 
 Norm::Norm(int64_t size, const NormSpec& s)
     : weight(s.kind == NormKind::rms_from_one ? zeros({size}) : ones({size})), spec(s) {
   if (s.kind == NormKind::layer) bias = Param(zeros({size}));
   TD_REGISTER(weight, bias);
+  if (s.kind == NormKind::rms_from_one) state().kind = &kFromOne;
 }
+bool counts_from_one(const nn::Module& m) { return m.state().kind == &kFromOne; }
 Tensor Norm::forward(Tensor x) {
   const int64_t n = weight.size(0);
   if (spec.kind == NormKind::layer) return layer_norm(std::move(x), {n}, weight, bias, spec.eps);

@@ -62,6 +62,8 @@ class Norm : public nn::Module {
   Param weight, bias;
   NormSpec spec;
 };
+/// Is it a norm whose weight counts from 1?
+bool counts_from_one(const nn::Module& m);
 
 /// Rotations by position, cos and sin [n, 1, l, size] of the first `size` elements of each head (Su
 /// et al. 2021).

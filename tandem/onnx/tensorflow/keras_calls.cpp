@@ -69,7 +69,7 @@ bool KerasCall::option(std::string_view key) const {
   return std::find(options.begin(), options.end(), key) != options.end();
 }
 const std::string& KerasCall::in(size_t i) const {
-  TD_CHECK(i < inputs.size(), Format, "the layer '{}' ({}) has {} inputs, expects {}", name, type,
+  TD_CHECK(i < inputs.size(), Format, "the layer '{}' ({}) has {} inputs, expected {}", name, type,
            inputs.size(), i + 1);
   return inputs[i];
 }

@@ -20,7 +20,7 @@ struct Layout {
   size_t spatial;
   std::vector<int64_t> list(const OnnxCall& c, const char* name) const {
     const std::vector<int64_t> v = c.attr_ints(name, std::vector<int64_t>(spatial + 2, 1));
-    TD_CHECK(v.size() == spatial + 2, Value, "its attribute '{}' has {} entries, expects {}", name,
+    TD_CHECK(v.size() == spatial + 2, Value, "its attribute '{}' has {} entries, expected {}", name,
              v.size(), spatial + 2);
     const auto first = v.begin() + (last ? 1 : 2);
     return {first, first + static_cast<int64_t>(spatial)};
@@ -46,7 +46,7 @@ OnnxAttributes window_of(const OnnxCall& c, const Layout& l, const char* kernel)
     return a;
   }
   const std::vector<int64_t> all = c.attr_ints("explicit_paddings");
-  TD_CHECK(all.size() == 2 * (l.spatial + 2), Value, "has {} explicit pads, expects {}", all.size(),
+  TD_CHECK(all.size() == 2 * (l.spatial + 2), Value, "has {} explicit pads, expected {}", all.size(),
            2 * (l.spatial + 2));
   std::vector<int64_t> pads(2 * l.spatial);
   for (size_t d = 0; d < l.spatial; ++d) {

@@ -13,7 +13,7 @@ namespace tandem {
 namespace detail {
 
 void check_list(const char* name, const IntList& list, int d, int64_t least) {
-  TD_CHECK(list.rank() == d, Value, "{} {} has {} entries, expects {}", name, list.to_string(),
+  TD_CHECK(list.rank() == d, Value, "{} {} has {} entries, expected {}", name, list.to_string(),
            list.rank(), d);
   for (Dim v : list)  // products of two then fit 63 bits
     TD_CHECK(!v.is_symbolic() && v.value() >= least && v.value() <= INT32_MAX, Value,
@@ -23,7 +23,7 @@ void check_list(const char* name, const IntList& list, int d, int64_t least) {
 
 IntList spread(const char* name, const IntList& list, int d) {
   if (list.rank() == d) return list;
-  TD_CHECK(list.rank() == 1, Value, "{} {} has {} entries, expects 1 or {}", name, list.to_string(),
+  TD_CHECK(list.rank() == 1, Value, "{} {} has {} entries, expected 1 or {}", name, list.to_string(),
            list.rank(), d);
   IntList r;
   for (int i = 0; i < d; ++i) r.push_back(list[0]);
@@ -364,7 +364,7 @@ Tensor conv_named(const char* name, int d, Tensor x, Tensor w, Tensor b, const I
                   PaddingMode mode, const IntList& dilation, int64_t groups, SourceLocation loc) {
   ConvAttrs a = placed(name, loc, [&] {
     TD_CHECK(mode.text() == "same" || mode.text() == "valid", Value,
-             "padding is \"{}\", expects \"same\", \"valid\" or sizes", mode.text());
+             "padding is \"{}\", expected \"same\", \"valid\" or sizes", mode.text());
     ConvAttrs r = complete(d, stride, {0}, dilation, groups);
     TD_CHECK(w.dim() == d + 2, Shape, "weight is {}, expected {} dimensions", w.shape().to_string(),
              d + 2);

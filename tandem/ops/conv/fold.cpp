@@ -55,7 +55,7 @@ void col2im_infer(InferCall& c) {
   check_dtype(x);
   TD_CHECK(x.rank() == 3, Shape, "x is {}, expected [n, channels * window, places]",
            x.shape.to_string());
-  TD_CHECK(a.size.rank() == 2, Value, "output_size {} has {} entries, expects 2",
+  TD_CHECK(a.size.rank() == 2, Value, "output_size {} has {} entries, expected 2",
            a.size.to_string(), a.size.rank());
   for (Dim v : a.size)
     TD_CHECK(v.is_symbolic() || v.value() >= 1, Value,
@@ -217,7 +217,7 @@ void col2im_reference(const KernelCall& c) {
 }
 
 IntList pair(const char* name, const IntList& list) {
-  TD_CHECK(list.rank() == 1 || list.rank() == 2, Value, "{} {} has {} entries, expects 1 or 2",
+  TD_CHECK(list.rank() == 1 || list.rank() == 2, Value, "{} {} has {} entries, expected 1 or 2",
            name, list.to_string(), list.rank());
   return IntList(list[0], list[list.rank() - 1]);
 }

@@ -55,7 +55,7 @@ IntList unpooled_size(const Tensor& x, int d, const IntList& kernel, const IntLi
     got = usual;
   } else {
     const int skip = output_size.rank() - d;
-    TD_CHECK(skip == 0 || skip == lead, Value, "output_size {} has {} entries, expects {} or {}",
+    TD_CHECK(skip == 0 || skip == lead, Value, "output_size {} has {} entries, expected {} or {}",
              output_size.to_string(), output_size.rank(), d, d + lead);
     for (int i = 0; i < d; ++i) {
       got.push_back(output_size[skip + i]);

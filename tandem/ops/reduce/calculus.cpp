@@ -161,7 +161,7 @@ HistogramddResult histogramdd(const Tensor& x, IntList bins, const std::vector<d
     TD_CHECK(bins.rank() == 1 || bins.rank() == d, Value, "{} numbers of bins for {} dimensions",
              bins.rank(), d);
     TD_CHECK(range.empty() || static_cast<int64_t>(range.size()) == 2 * d, Value,
-             "the range has {} numbers, expects two for each of {} dimensions", range.size(), d);
+             "the range has {} numbers, expected two for each of {} dimensions", range.size(), d);
     const Tensor points = reshape(x.detach(), Shape(-1, d));
     const Tensor w = weight.defined() ? reshape(weight, Shape(-1)).to(x.dtype())
                                       : ones_like(select(points, 1, 0));

@@ -130,7 +130,7 @@ void by_slices(BatchCall& c) { c.by_slices = true; }
 
 RoiAttrs roi_attrs(const IntList& size, double spatial_scale) {
   TD_CHECK(size.rank() == 1 || size.rank() == 2, Value,
-           "output_size {} has {} entries, expects 1 or "
+           "output_size {} has {} entries, expected 1 or "
            "2",
            size.to_string(), size.rank());
   RoiAttrs a;

@@ -169,11 +169,11 @@ ResampleAttrs complete(const InterpolateOptions& o, const Tensor& x, ResampleMod
            "{} of size and scale_factor is set\nSet one of them.", factors == 0 ? "none" : "each");
   if (factors == 0) {
     TD_CHECK(o.size.rank() == 1 || o.size.rank() == d, Value,
-             "size {} has {} entries, expects 1 or {}", o.size.to_string(), o.size.rank(), d);
+             "size {} has {} entries, expected 1 or {}", o.size.to_string(), o.size.rank(), d);
     for (int i = 0; i < d; ++i) a.output.push_back(o.size[o.size.rank() == 1 ? 0 : i]);
     return a;
   }
-  TD_CHECK(factors == 1 || factors == d, Value, "scale_factor has {} entries, expects 1 or {}",
+  TD_CHECK(factors == 1 || factors == d, Value, "scale_factor has {} entries, expected 1 or {}",
            factors, d);
   for (int i = 0; i < d; ++i) {
     a.output.push_back(scaled(x.shape(i + 2), o.scale_factor[i]));

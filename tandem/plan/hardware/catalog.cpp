@@ -42,7 +42,7 @@ const T& by_name(const std::vector<T>& all, const std::string& name, const char*
   while (digits < wanted.size() && wanted[digits] >= '0' && wanted[digits] <= '9') ++digits;
   if (digits > 0 && digits < wanted.size() && wanted[digits] == 'x')
     if (const auto at = proper.find(wanted.substr(digits + 1)); at != proper.end())
-      TD_FAIL(Value, "'{}' is not a name of a {}\nDid you mean --gpu '{}' --n {}?", name, what,
+      TD_FAIL(Value, "'{}' is not the name of a {}\nDid you mean --gpu '{}' --n {}?", name, what,
               at->second, wanted.substr(0, digits));
   // A name that continues what was typed is nearer than one of the same length.
   std::string near;

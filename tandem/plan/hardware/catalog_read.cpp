@@ -169,7 +169,7 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
       e.fail(error.message() + ", expected one of the file of hardware\n" + error.hint());
     }
     if (!prices_.gpus.emplace(known, read_price(e)).second)
-      e.fail("its GPU has a price in a row before it, expects one row for each");
+      e.fail("its GPU has a price in a row before it, expected one row for each");
   }
   Names terms;
   for (Record& e : r.rows("terms", 1, kMostRows)) {
@@ -186,7 +186,7 @@ void Catalog::read_prices(const io::Json& j, const std::string& what, bool of_un
   }
   bool hourly = false;
   for (const Term& t : prices_.terms) hourly |= t.name == "hourly";
-  if (!hourly) r.fail("'terms' has no row 'hourly', expects one: plans without --term use it");
+  if (!hourly) r.fail("'terms' has no row 'hourly', expected one: plans without --term use it");
   Record s = r.object("spot");
   prices_.spot.discount = s.number("discount", 0, 0.95);
   prices_.spot.preemptions_per_day = s.number("preemptions_per_day", 0, 1000);

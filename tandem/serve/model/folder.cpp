@@ -139,7 +139,7 @@ std::map<int64_t, std::string> ModelFolder::chosen(const std::string& name,
   if (!s.versions.empty()) {
     std::map<int64_t, std::string> out;
     for (const int64_t v : s.versions) {
-      TD_CHECK(all.count(v), Value, "'{}' has no version {}, which its settings expect", name, v);
+      TD_CHECK(all.count(v), Value, "'{}' has no version {}, which its settings name", name, v);
       out[v] = all[v];
     }
     return out;

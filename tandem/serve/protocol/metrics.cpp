@@ -80,7 +80,7 @@ void texts(std::string& out, const std::vector<ModelVersionPtr>& all) {
   }
   family(
       out, "tandem_tokens_total", "counter",
-      "Tokens that were read, found in the cache and made; guessed, and of those the right ones.");
+      "Tokens read, found in the cache and generated; tokens guessed, and guesses accepted.");
   for (const ModelVersionPtr& v : of) {
     const TextCounts& c = v->text->engine.counts();
     const auto line = [&](const char* kind, uint64_t n) {

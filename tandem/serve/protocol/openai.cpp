@@ -88,7 +88,7 @@ void read_common(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
 std::vector<int64_t> tokens_of(const io::Json::Array& ids) {
   std::vector<int64_t> out;
   for (const io::Json& j : ids) {
-    if (!j.as_int()) refuse(400, "'prompt' holds {}, expects texts or whole numbers", j.kind());
+    if (!j.as_int()) refuse(400, "'prompt' holds {}, expected texts or whole numbers", j.kind());
     out.push_back(*j.as_int());
   }
   return out;
@@ -119,7 +119,7 @@ void read_prompts(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
     else if (j.as_array())
       ids(*j.as_array());
     else
-      refuse(400, "'prompt' holds {}, expects texts or lists of tokens", j.kind());
+      refuse(400, "'prompt' holds {}, expected texts or lists of tokens", j.kind());
   }
 }
 
@@ -292,9 +292,9 @@ io::Json messages_of(const io::Json* list) {
              one_line(message.dump()));
     const io::Json* role = message.find("role");
     if (!role || !role->as_string())
-      refuse(400, "a message expects a role, as \"user\": {}", one_line(message.dump()));
+      refuse(400, "a message needs a role, as \"user\": {}", one_line(message.dump()));
     if (!message.find("content") && !message.find("tool_calls"))
-      refuse(400, "a message expects a content: {}", one_line(message.dump()));
+      refuse(400, "a message needs content: {}", one_line(message.dump()));
     io::Json::Object fields = *message.as_object();
     for (auto& [name, value] : fields) {
       if (name == "tool_calls") value = calls_for_template(value);
@@ -316,7 +316,7 @@ OpenAiRequest read_chat(const io::Json& body, const TextModel& model) {
   read_common(f, model, r);
   if (f.flag("logprobs", false)) r.top = 0;
   if (const int64_t top = f.whole("top_logprobs", -1, 0, kMostTop); top >= 0) {
-    if (r.top < 0) refuse(400, "'top_logprobs' expects 'logprobs' to be true");
+    if (r.top < 0) refuse(400, "'top_logprobs' requires 'logprobs': true");
     r.top = top;
   }
   const io::Json messages = messages_of(f.find("messages"));

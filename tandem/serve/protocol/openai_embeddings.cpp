@@ -37,7 +37,7 @@ EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& mode
   const auto ids = [&](const io::Json::Array& list) {
     std::vector<int64_t> out;
     for (const io::Json& j : list) {
-      if (!j.as_int()) refuse(400, "'input' holds {}, expects texts or whole numbers", j.kind());
+      if (!j.as_int()) refuse(400, "'input' holds {}, expected texts or whole numbers", j.kind());
       out.push_back(*j.as_int());
     }
     r.texts.push_back(std::move(out));
@@ -59,7 +59,7 @@ EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& mode
       else if (j.as_array())
         ids(*j.as_array());
       else
-        refuse(400, "'input' holds {}, expects texts or lists of tokens", j.kind());
+        refuse(400, "'input' holds {}, expected texts or lists of tokens", j.kind());
     }
   }
   f.finish();

@@ -20,7 +20,7 @@ io::Json::Array functions_of(const io::Json& tools) {
     if (io::text_of(tool.find("type")) != "function" || !function || !function->as_object())
       refuse(400, "'tools' expects entries of type function, got {}", one_line(tool.dump()));
     if (io::text_of(function->find("name")).empty())
-      refuse(400, "a function of 'tools' expects a name: {}", one_line(function->dump()));
+      refuse(400, "a function of 'tools' needs a name: {}", one_line(function->dump()));
     out.push_back(*function);
   }
   return out;
@@ -34,10 +34,10 @@ void read_tools(OpenAiFields& f, const TextModel& model, OpenAiRequest& r, io::J
   io::Json::Array functions = tools ? functions_of(*tools) : io::Json::Array{};
   const std::string word = !choice ? "auto" : choice->as_string() ? *choice->as_string() : "named";
   if (word != "none" && word != "auto" && word != "required" && word != "named")
-    refuse(400, "'tool_choice' expects none, auto, required or a function, got {}",
+    refuse(400, "'tool_choice' must be none, auto, required or a function, got {}",
            one_line(choice->dump(), 64));
   const bool forced = word == "required" || word == "named";
-  if (functions.empty() && forced) refuse(400, "'tool_choice' expects 'tools'");
+  if (functions.empty() && forced) refuse(400, "'tool_choice' requires 'tools'");
   if (functions.empty() || word == "none") return;
   r.tools = tool_form_of(*model.chat);
   if (!r.tools) refuse(400, "'tools': the model's chat template knows none that are supported");

@@ -43,7 +43,10 @@ TextDrafts::TextDrafts(const TextEngineOptions& o, const TextSteps& target) : pi
 }
 
 void TextDrafts::read(const TextPart& part) {
-  if (steps_) steps_->run(std::span(&part, 1));
+  if (!steps_) return;
+  TextPart own = part;
+  own.adapter = 0;  // adapters are the target model's
+  steps_->run(std::span(&own, 1));
 }
 
 std::vector<std::vector<TextGuess>> TextDrafts::guess(std::span<const TextToGuess> texts) {

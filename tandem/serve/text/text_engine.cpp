@@ -352,7 +352,7 @@ struct TextEngine::State {
       if (!at->held->mask(logits)) {
         const bool whole = at->held->may_end();
         finish(at, whole ? 200 : 400,
-               whole ? "" : "no token of the model continues the text as its constraint expects");
+               whole ? "" : "no token of the model continues the text as its constraint requires");
         return false;
       }
       if (!at->held->may_end()) return true;

@@ -65,7 +65,7 @@ std::shared_ptr<const Plan> prepare_nbits(const KernelCall& c) {
   p.workers =
       std::max(1, static_cast<int>(std::min<double>(num_threads(), products / kProductsPerThread)));
   const int64_t row = call.chunks * p.chunk();
-  p.rows = std::clamp<int64_t>(kBlockBytes / (4 * row) / 3 * 3, 3, p.m);
+  p.rows = std::min(p.m, std::max<int64_t>(kBlockBytes / (4 * row) / 3 * 3, 3));
   const int64_t blocks = (p.m + p.rows - 1) / p.rows;
   const int64_t parts = p.workers == 1 ? 1 : std::max<int64_t>(1, 4 * p.workers / blocks);
   p.columns = std::max(kFewColumns, (p.n + parts - 1) / parts + 3) / 4 * 4;
