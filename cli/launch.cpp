@@ -36,13 +36,14 @@ void add_launch(CLI::App& app, int& code) {
       ->check(CLI::Range(1, 1024));
   verb->add_option("--grace", o->grace, "Seconds between SIGTERM and SIGKILL")
       ->check(CLI::NonNegativeNumber);
-  verb->add_option("--max-restarts", o->max_restarts,
-                   "Start all ranks again so often after one has failed; `train` resumes from its "
-                   "newest checkpoint")
+  verb->add_option(
+          "--max-restarts", o->max_restarts,
+          "Restart all ranks up to this many times after one fails; `train` resumes from its "
+          "newest checkpoint")
       ->check(CLI::NonNegativeNumber);
   verb->add_option("--min-ranks", o->min_ranks,
-                   "Start again without the rank that failed, but with at least so many; default: "
-                   "with as many as before")
+                   "Restart with one rank fewer each time, down to this many; default: always with "
+                   "as many as before")
       ->check(CLI::PositiveNumber);
   verb->add_flag("--no-prefix", *no_prefix, "Lines without the rank before them");
   verb->footer("Then comes the program with its arguments, or: train RECIPE ...");

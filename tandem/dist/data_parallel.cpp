@@ -30,7 +30,7 @@ std::vector<nn::detail::BatchNorm*> batch_norms_of(nn::Module& net) {
   return all;
 }
 
-std::vector<std::string> layout_of(nn::Module& net, const Reducer* reducer,
+std::vector<std::string> layout_of(nn::Module& net, const BucketReducer* plan,
                                    const DataParallelOptions& o) {
   std::vector<std::string> lines;
   for (const auto& [name, p] : net.named_parameters())
@@ -39,8 +39,8 @@ std::vector<std::string> layout_of(nn::Module& net, const Reducer* reducer,
   for (const auto& [name, b] : net.named_buffers())
     lines.push_back(
         fmt::format("buffer '{}' {}{}", name, to_string(b.dtype()), b.shape().to_string()));
-  if (reducer)
-    for (std::string& line : reducer->plan()) lines.push_back(std::move(line));
+  if (plan)
+    for (std::string& line : plan->plan()) lines.push_back(std::move(line));
   lines.push_back(fmt::format(
       "the options broadcast_buffers={} shards={} sync_batchnorm={} sharding={} bucket_cap_mb={}",
       o.broadcast_buffers, o.shards, o.sync_batchnorm, static_cast<int>(o.sharding),
@@ -97,14 +97,26 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
       !options_.sync_batchnorm || options_.shards == 0, Value,
       "DataParallel expects either shards or sync_batchnorm, got both\nA shard is a batch of its "
       "own: its statistics do not depend on the number of ranks.");
+  // What one rank finds alone, it finds before the first call.
+  for (const Param& p : net.parameters())
+    TD_CHECK(is_host(p.device()), Unsupported,
+             "DataParallel expects parameters on the host, '{}' lies elsewhere", p.name());
+  TD_CHECK(options_.bucket_cap_mb > 0 && options_.first_bucket_mb > 0, Value,
+           "DataParallel expects buckets of more than 0 MB, got {} and {}", options_.bucket_cap_mb,
+           options_.first_bucket_mb);
   if (engine_->size() == 1) {
     reducer_ = std::make_unique<BucketReducer>(std::move(params), options_, engine_);
     reducer_->pause(true);
     return;
   }
   const bool sharded = options_.sharding != Sharding::none;
-  if (!sharded) reducer_ = std::make_unique<BucketReducer>(params, options_, engine_);
-  compare_lines(*engine_, layout_of(net, reducer_.get(), options_), "nets",
+  const BucketReducer* plan = nullptr;
+  if (!sharded) {
+    auto buckets = std::make_unique<BucketReducer>(params, options_, engine_);
+    plan = buckets.get();
+    reducer_ = std::move(buckets);
+  }
+  compare_lines(*engine_, layout_of(net, plan, options_), "nets",
                 "All ranks must build the same net, with the same options.");
   std::vector<Cell*> cells;
   for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
@@ -166,7 +178,7 @@ void DataParallel::check_shards(int64_t rows) const {
            ranks, shards);
   TD_CHECK(
       rows > 0 && rows % (shards / ranks) == 0, Value,
-      "{} rows on this rank do not make {} equal shards\nThe whole batch expects a multiple of {} "
+      "{} rows on this rank do not make {} equal shards\nThe whole batch must be a multiple of {} "
       "rows.",
       rows, shards / ranks, shards);
 }

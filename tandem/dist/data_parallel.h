@@ -13,8 +13,8 @@
 
 namespace tandem::distributed {
 
-/// What ranks share out, each holding a part: ZeRO (Rajbhandari et al. 2020). In PyTorch's words,
-/// ZeroRedundancyOptimizer and FullyShardedDataParallel.
+/// What is sharded over the ranks, each holding a part: ZeRO (Rajbhandari et al. 2020). In
+/// PyTorch's words, ZeroRedundancyOptimizer and FullyShardedDataParallel.
 enum class Sharding : uint8_t {
   none,
   zero1,  ///< the optimizer's state
@@ -34,7 +34,7 @@ struct DataParallelOptions {
   /// Batch norms use the statistics of all ranks' samples (PyTorch's SyncBatchNorm), whose numbers
   /// may differ. Not with shards, which are batches of their own.
   bool sync_batchnorm = false;
-  /// The optimizer takes DataParallel::parameters(), whose updates must be elementwise. A unit of
+  /// The optimizer takes DataParallel::parameters(); its updates must be elementwise. A unit of
   /// parameters that come and go together is the largest module of at most bucket_cap_mb.
   Sharding sharding = Sharding::none;
 };
@@ -66,6 +66,9 @@ class TD_API DataParallel {
   /// Gradient clipping by the norm over all ranks' parts; gives the norm before. All ranks call it.
   Tensor clip_grad_norm_(double max_norm, double norm_type = 2.0,
                          SourceLocation loc = SourceLocation::here());
+  /// For GradScaler::set_max_over_ranks(), as each rank has gradients of its parts only; empty
+  /// where it has all.
+  std::function<Tensor(const Tensor&)> max_over_ranks() const;
   /// The norm that it gives, without a change.
   Tensor get_total_norm(double norm_type = 2.0, SourceLocation loc = SourceLocation::here());
 
@@ -83,8 +86,8 @@ class TD_API DataParallel {
   void unshard_optimizer(optim::Optimizer& optimizer);
   // ---- checkpoints that no rank holds as a whole; all ranks call these
   /// Each rank writes a safetensors file with its parts of the net and of an optimizer over
-  /// parameters() into the folder; rank 0 its buffers and counts, and "index.json" when all is
-  /// there.
+  /// parameters() into the folder; rank 0 its buffers and counts, and "index.json" once all files
+  /// are written.
   void save_sharded(const std::string& folder, const optim::Optimizer& optimizer);
   /// Load what any number of ranks has saved. Throws Io and Format for what is not a checkpoint,
   /// Value for one of another net; nothing has changed then.
@@ -93,6 +96,8 @@ class TD_API DataParallel {
   /// Have all parameters here until reshard() or the next step: reading them makes no call then.
   void unshard();
   void reshard();
+  /// Is that so now?
+  bool unsharded() const;
   /// Leave whole values in the net for good; no step may follow.
   void restore();
 

@@ -37,7 +37,7 @@ std::optional<int> number(const Variables& get, const char* name) {
   const char* end = text + std::strlen(text);
   const auto [at, error] = std::from_chars(text, end, v);
   TD_CHECK(error == std::errc() && at == end && v >= 0, Value,
-           "{} is '{}', it expects a whole number from 0", name, text);
+           "{} is '{}', expected a whole number from 0", name, text);
   return v;
 }
 
@@ -98,7 +98,7 @@ void find_master(const Variables& get, const Starter& s, Place& p) {
         p.size);
   }
   if (const std::optional<int> port = number(get, "MASTER_PORT")) {
-    TD_CHECK(*port > 0 && *port < 65536, Value, "MASTER_PORT is {}, it expects 1 to 65535", *port);
+    TD_CHECK(*port > 0 && *port < 65536, Value, "MASTER_PORT is {}, expected 1 to 65535", *port);
     p.master_port = *port;
   } else {
     const int job = slurm ? number(get, "SLURM_JOB_ID").value_or(0) : 0;

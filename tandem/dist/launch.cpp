@@ -86,10 +86,13 @@ class Signals {
 
 uint16_t free_port() { return local_address(listen_on({"127.0.0.1", 0})).port; }
 
-constexpr const char* kRestarts = "TORCHELASTIC_RESTART_COUNT";  // torchrun's name
+// torchrun's names
+constexpr const char* kRestarts = "TORCHELASTIC_RESTART_COUNT";
+constexpr const char* kJob = "TORCHELASTIC_RUN_ID";
 
 std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int port,
-                                        const std::string& token, int restarts) {
+                                        const std::string& token, const std::string& job,
+                                        int restarts) {
   std::map<std::string, std::string> set{
       {"RANK", std::to_string(rank)},
       {"LOCAL_RANK", std::to_string(rank)},
@@ -99,6 +102,7 @@ std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int po
       {"LOCAL_WORLD_SIZE", std::to_string(o.ranks)},
       {"MASTER_PORT", std::to_string(port)},
       {"TANDEM_TOKEN", token},
+      {kJob, job},
       {kRestarts, std::to_string(restarts)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(o.max_restarts)}};
   if (!o.engine.empty()) set["TANDEM_DIST_ENGINE"] = o.engine;
@@ -141,8 +145,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 void start(Rank& r, const LaunchOptions& o, int rank, int port, const std::string& token,
-           int restarts) {
-  std::vector<std::string> env = environment_of(o, rank, port, token, restarts),
+           const std::string& job, int restarts) {
+  std::vector<std::string> env = environment_of(o, rank, port, token, job, restarts),
                            command = o.command;
   const std::vector<char*> argv = pointers(command), envp = pointers(env);
   int out[2][2], error[2];
@@ -204,8 +208,8 @@ void pump(Output& o, const std::string& prefix) {
 
 class Job {
  public:
-  explicit Job(const LaunchOptions& o, int restarts)
-      : o_(o), restarts_(restarts), ranks_(static_cast<size_t>(o.ranks)) {}
+  Job(const LaunchOptions& o, std::string name, int restarts)
+      : o_(o), name_(std::move(name)), restarts_(restarts), ranks_(static_cast<size_t>(o.ranks)) {}
   ~Job() {
     kill_all(SIGKILL, true);
     for (Rank& r : ranks_)
@@ -218,7 +222,7 @@ class Job {
     const int port = o_.port > 0 ? o_.port : free_port();
     const std::string token = random_token();
     for (int r = 0; r < o_.ranks; ++r)
-      start(ranks_[static_cast<size_t>(r)], o_, r, port, token, restarts_);
+      start(ranks_[static_cast<size_t>(r)], o_, r, port, token, name_, restarts_);
     while (running() > 0) {
       wait();
       pass_signals();
@@ -235,6 +239,8 @@ class Job {
     while (open_outputs() > 0 && Clock::now() < end) wait();
     return result_;
   }
+  /// Was this process asked to end, whatever ranks did before and afterwards?
+  bool signalled() const { return ending_by_signal_ || signals_.next() != 0; }
 
  private:
   int running() const {
@@ -323,6 +329,7 @@ class Job {
   }
 
   const LaunchOptions& o_;
+  std::string name_;
   int restarts_;
   Signals signals_;
   std::vector<Rank> ranks_;
@@ -333,7 +340,7 @@ class Job {
   Deadline ask_at_, kill_at_;
 };
 
-// Would it end the same way again?
+// Could it end in another way the next time? A wrong command line (code 2) could not.
 bool may_start_again(const LaunchResult& r) { return r.failed >= 0 && r.code != 2; }
 
 }  // namespace
@@ -341,6 +348,12 @@ bool may_start_again(const LaunchResult& r) { return r.failed >= 0 && r.code != 
 int restart_count() {
   const char* text = std::getenv(kRestarts);
   return text ? std::max(0, std::atoi(text)) : 0;
+}
+
+std::string job_id() {
+  const char* text = std::getenv(kJob);
+  const std::string id = text ? text : "";
+  return id == "none" ? "" : id;  // torchrun's default, which all its jobs share
 }
 
 LaunchResult launch(const LaunchOptions& o) {
@@ -359,12 +372,14 @@ LaunchResult launch(const LaunchOptions& o) {
   TD_CHECK(o.max_restarts >= 0 && o.min_ranks >= 0 && o.min_ranks <= o.ranks, Value,
            "launch expects max_restarts from 0 and min_ranks from 0 to {} (ranks), got {} and {}",
            o.ranks, o.max_restarts, o.min_ranks);
+  const std::string name = job_id().empty() ? random_token() : job_id();
   LaunchOptions now = o;
   for (int restarts = 0;; ++restarts) {
-    LaunchResult r = Job(now, restarts).run();
+    Job job(now, name, restarts);
+    LaunchResult r = job.run();
     r.restarts = restarts;
     r.ranks = now.ranks;
-    if (restarts == o.max_restarts || !may_start_again(r)) return r;
+    if (restarts == o.max_restarts || job.signalled() || !may_start_again(r)) return r;
     if (o.min_ranks > 0) now.ranks = std::max(o.min_ranks, now.ranks - 1);
     write_line(2, "tandem launch: ",
                fmt::format("{}; start {} of {} with {} ranks\n", r.text, restarts + 2,

@@ -117,7 +117,7 @@ void PairLane::check_times() {
         const int peer = i.transfer.peer();
         TD_FAIL(Io,
                 "rank {} has waited {:.1f} s in {} for {}, which is {}\nThe other side of it is "
-                "missing: every send expects one recv.",
+                "missing: every send needs a matching recv.",
                 mesh_.rank, i.timeout, i.call, monitor_.name_of(peer), monitor_.place_of(peer));
       }
 }

@@ -19,19 +19,16 @@ int64_t aligned(int64_t elements, DType t) {
   return (elements + each - 1) / each * each;
 }
 
-char* element(const Tensor& flat, int64_t at) {
-  return static_cast<char*>(flat.impl()->data) + static_cast<size_t>(at) * size_of(flat.dtype());
-}
-
 }  // namespace
 
 Reducer::Reducer(std::vector<NamedParam> params, std::shared_ptr<Engine> engine)
-    : params_(std::move(params)), group_(std::move(engine)), engine_(*group_) {
+    : params_(std::move(params)),
+      group_(std::move(engine)),
+      engine_(*group_),
+      given_(params_.size()),
+      unsent_(params_.size()) {
   for (size_t i = 0; i < params_.size(); ++i) {
-    const Param& p = params_[i].param;
-    TD_CHECK(is_host(p.device()), Unsupported,
-             "DataParallel expects parameters on the host, '{}' lies elsewhere", params_[i].name);
-    index_[p.cell()->slot().get()] = i;
+    index_[params_[i].param.cell()->slot().get()] = i;
   }
 }
 
@@ -55,6 +52,61 @@ bool Reducer::paused() const {
   return pause_->on;
 }
 
+void Reducer::begin() {
+  engine_.set_step(++steps_);
+  std::fill(given_.begin(), given_.end(), 0);
+  begin_pass();
+}
+
+void Reducer::end(double divisor) {
+  for (size_t i = params_.size(); i-- > 0;)
+    if (!given_[i]) give(i, false);
+  end_pass(divisor);
+}
+
+void Reducer::reduce_all(double divisor) {
+  const NoGradGuard no_grad;
+  if (is_tracing()) return reduce_all_traced(divisor);
+  begin();
+  for (size_t i = params_.size(); i-- > 0;) give(i, params_[i].param.grad().defined());
+  end(divisor);
+}
+
+// ---- what the walk tells
+
+void Reducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph) {
+  if (paused()) return;
+  TD_CHECK(
+      !create_graph, Unsupported,
+      "backward() of a DataParallel net with create_graph: reduced gradients have no graph\nCall "
+      "it under no_sync(), or use grad().");
+  begin();
+  std::vector<char> comes(params_.size(), 0);
+  for (const GradSlot* s : reached) comes[index_of(*s)] = 1;
+  for (size_t i = params_.size(); i-- > 0;)
+    if (!comes[i]) give(i, false);
+}
+
+void Reducer::gradient_ready(GradSlot& slot) {
+  const size_t i = index_of(slot);
+  if (paused())
+    unsent_[i] = 1;
+  else if (!given_[i])
+    give(i, true);
+}
+
+void Reducer::walk_ends(bool failed) {
+  if (paused()) return;
+  if (failed) {
+    // Other ranks wait for what will not come.
+    engine_.abort("backward() has thrown there");
+    return;
+  }
+  end(engine_.size());
+}
+
+// ---- buckets
+
 BucketReducer::BucketReducer(std::vector<NamedParam> params, const DataParallelOptions& options,
                              std::shared_ptr<Engine> engine)
     : Reducer(std::move(params), std::move(engine)),
@@ -73,9 +125,6 @@ BucketReducer::~BucketReducer() {
 
 // Last parameters first: their gradients are complete first.
 void BucketReducer::make_buckets(const DataParallelOptions& o) {
-  TD_CHECK(o.bucket_cap_mb > 0 && o.first_bucket_mb > 0, Value,
-           "DataParallel expects buckets of more than 0 MB, got {} and {}", o.bucket_cap_mb,
-           o.first_bucket_mb);
   std::vector<Bucket> open;
   for (size_t i = params_.size(); i-- > 0;) {
     const Param& p = params_[i].param;
@@ -119,15 +168,12 @@ std::vector<std::string> BucketReducer::plan() const {
 }
 
 void BucketReducer::begin_pass() {
-  engine_.set_step(++steps_);
   next_ = 0;
-  for (Place& p : places_) p.given = false;
   for (Bucket& b : buckets_) b.given = 0;
 }
 
-// A parameter's gradient of this rank is known: `used` says whether this pass has added to it.
 void BucketReducer::give(size_t i, bool used) {
-  Place& p = places_[i];
+  const Place& p = places_[i];
   Bucket& b = buckets_[p.bucket];
   if (b.given == 0) {
     // Gradients that somebody holds from the last pass keep their values.
@@ -144,14 +190,14 @@ void BucketReducer::give(size_t i, bool used) {
   if (g.defined()) {
     if (g.dtype() != b.dtype) g = g.to(b.dtype);
     if (!g.is_contiguous()) g = g.contiguous();
-    std::memcpy(element(b.flat, p.offset), g.impl()->data,
+    std::memcpy(byte_at(b.flat, p.offset), g.impl()->data,
                 static_cast<size_t>(g.numel()) * size_of(b.dtype));
   }
-  if (used || (p.unsent && g.defined())) {
+  if (used || (unsent_[i] && g.defined())) {
     const Tensor one = ones({1}, b.dtype);
-    std::memcpy(element(b.flat, p.flag), one.impl()->data, size_of(b.dtype));
+    std::memcpy(byte_at(b.flat, p.flag), one.impl()->data, size_of(b.dtype));
   }
-  p.given = true;
+  given_[i] = 1;
   ++b.given;
   launch_full();
 }
@@ -166,8 +212,6 @@ void BucketReducer::launch_full() {
 }
 
 void BucketReducer::end_pass(double divisor) {
-  for (size_t i = 0; i < params_.size(); ++i)
-    if (!places_[i].given) give(i, false);
   for (Bucket& b : buckets_) {
     b.work.wait();
     b.work = Work();
@@ -182,55 +226,16 @@ void BucketReducer::take_views(Bucket& b, double divisor) {
   for (size_t k = 0; k < b.params.size(); ++k) {
     const size_t i = b.params[k];
     const Param& p = params_[i].param;
-    places_[i].unsent = false;
+    unsent_[i] = 0;
     if (users[k] == 0) continue;
     p.cell()->set_grad(narrow(b.flat, 0, places_[i].offset, p.numel()).reshape(p.shape()));
   }
 }
 
-void BucketReducer::reduce_all(double divisor) {
-  const NoGradGuard no_grad;
-  if (is_tracing()) {
-    std::vector<char> given;
-    for (const NamedParam& p : params_) given.push_back(p.param.grad().defined());
-    return reduce_traced(given, divisor);
-  }
-  begin_pass();
-  for (size_t i = params_.size(); i-- > 0;) give(i, params_[i].param.grad().defined());
-  end_pass(divisor);
-}
-
-// ---- what the walk tells
-
-void BucketReducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph) {
-  if (paused()) return;
-  TD_CHECK(
-      !create_graph, Unsupported,
-      "backward() of a DataParallel net with create_graph: reduced gradients have no graph\nCall "
-      "it under no_sync(), or use grad().");
-  begin_pass();
-  std::vector<char> comes(params_.size(), 0);
-  for (const GradSlot* s : reached) comes[index_of(*s)] = 1;
-  for (size_t i = params_.size(); i-- > 0;)
-    if (!comes[i]) give(i, false);
-}
-
-void BucketReducer::gradient_ready(GradSlot& slot) {
-  const size_t i = index_of(slot);
-  if (paused())
-    places_[i].unsent = true;
-  else if (!places_[i].given)
-    give(i, true);
-}
-
-void BucketReducer::walk_ends(bool failed) {
-  if (paused()) return;
-  if (failed) {
-    // Other ranks wait for buckets that will not come.
-    engine_.abort("backward() has thrown there");
-    return;
-  }
-  end_pass(engine_.size());
+void BucketReducer::reduce_all_traced(double divisor) {
+  std::vector<char> given;
+  for (const NamedParam& p : params_) given.push_back(p.param.grad().defined());
+  reduce_traced(given, divisor);
 }
 
 // ---- in a trace: the same buckets, as rows of the program

@@ -20,18 +20,34 @@ struct NamedParam {
   Param param;
 };
 
+/// Where an element of a flat array lies.
+inline char* byte_at(const Tensor& flat, int64_t element) {
+  return static_cast<char*>(flat.impl()->data) +
+         static_cast<size_t>(element) * size_of(flat.dtype());
+}
+
 class Reducer : public GradWatcher {
  public:
   /// Reduce what the slots hold now; sums are divided by `divisor`.
-  virtual void reduce_all(double divisor) = 0;
-  /// A line for each bucket: which parameters it holds.
-  virtual std::vector<std::string> plan() const = 0;
+  void reduce_all(double divisor);
   /// While on, walks reduce nothing. Gives what it was.
   bool pause(bool on);
   int64_t steps() const { return steps_; }
   const std::vector<NamedParam>& params() const { return params_; }
 
+  void walk_begins(std::span<GradSlot* const> reached, bool create_graph) final;
+  void gradient_ready(GradSlot& slot) final;
+  void walk_ends(bool failed) final;
+
  protected:
+  // ---- one pass: begin_pass(), give() for each parameter, end_pass()
+  virtual void begin_pass() = 0;
+  /// A parameter's gradient of this rank is known: `used` says whether this pass has added to it.
+  virtual void give(size_t i, bool used) = 0;
+  virtual void end_pass(double divisor) = 0;
+  /// reduce_all() in a trace.
+  virtual void reduce_all_traced(double divisor) = 0;
+
   Reducer(std::vector<NamedParam> params, std::shared_ptr<Engine> engine);
   bool paused() const;
   size_t index_of(const GradSlot& slot) const { return index_.at(&slot); }
@@ -40,14 +56,18 @@ class Reducer : public GradWatcher {
 
   std::vector<NamedParam> params_;
   std::shared_ptr<Engine> group_;
-  Engine& engine_;  ///< the group's
-  int64_t steps_ = 0;
+  Engine& engine_;            ///< the group's
+  std::vector<char> given_;   ///< parameters: in this pass
+  std::vector<char> unsent_;  ///< parameters: gradients were added while paused
 
  private:
+  void begin();
+  void end(double divisor);
   /// A compiled program depends on it.
   struct Pause : RefCounted {
     bool on = false;
   };
+  int64_t steps_ = 0;
   Ref<Pause> pause_ = make_ref<Pause>();
   bool paused_in_trace_ = false;  ///< by what is traced itself
   std::unordered_map<const GradSlot*, size_t> index_;
@@ -59,21 +79,16 @@ class BucketReducer final : public Reducer {
                 std::shared_ptr<Engine> engine);
   ~BucketReducer() override;
 
-  void reduce_all(double divisor) override;
-  std::vector<std::string> plan() const override;
+  /// A line for each bucket: which parameters it holds.
+  std::vector<std::string> plan() const;
 
-  void walk_begins(std::span<GradSlot* const> reached, bool create_graph) override;
-  void gradient_ready(GradSlot& slot) override;
-  void walk_ends(bool failed) override;
   void gradients_traced(std::span<GradSlot* const> slots) override;
 
  private:
   struct Place {
     size_t bucket = 0;
-    int64_t offset = 0;   ///< of its first element
-    int64_t flag = 0;     ///< of the element that says how many ranks have a gradient for it
-    bool given = false;   ///< in this pass
-    bool unsent = false;  ///< gradients were added while paused
+    int64_t offset = 0;  ///< of its first element
+    int64_t flag = 0;    ///< of the element that says how many ranks have a gradient for it
   };
   struct Bucket {
     DType dtype = DType::f32;
@@ -85,10 +100,11 @@ class BucketReducer final : public Reducer {
   };
   void make_buckets(const DataParallelOptions& options);
   void close_bucket(Bucket& b);
-  void begin_pass();
-  void give(size_t i, bool used);
+  void begin_pass() override;
+  void give(size_t i, bool used) override;
+  void end_pass(double divisor) override;
+  void reduce_all_traced(double divisor) override;
   void launch_full();
-  void end_pass(double divisor);
   void take_views(Bucket& b, double divisor);
   void reduce_traced(const std::vector<char>& given, double divisor);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/dist/shard_reducer_internal.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "tandem/base/error.h"
@@ -15,9 +14,7 @@ ShardReducer::ShardReducer(std::vector<NamedParam> named, ShardedParams& params,
     : Reducer(std::move(named), std::move(engine)),
       sharded_(params),
       ordered_(options.shards > 0),
-      buckets_(params.units().size()),
-      given_(params_.size()),
-      unsent_(params_.size()) {
+      buckets_(params.units().size()) {
   watch();
 }
 
@@ -28,20 +25,8 @@ ShardReducer::~ShardReducer() {
     } catch (...) {}
 }
 
-std::vector<std::string> ShardReducer::plan() const {
-  std::vector<std::string> lines;
-  for (const ShardedParams::Unit& u : sharded_.units()) {
-    std::string line = fmt::format("unit '{}' {}[{}]:", u.name, to_string(u.dtype), u.elements);
-    for (const size_t i : u.params) line += " " + params_[i].name;
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
 void ShardReducer::begin_pass() {
-  engine_.set_step(++steps_);
   next_ = 0;
-  std::fill(given_.begin(), given_.end(), 0);
   users_ = zeros({static_cast<int64_t>(params_.size())});
   for (Bucket& b : buckets_) b.given = 0;
 }
@@ -59,9 +44,8 @@ void ShardReducer::give(size_t i, bool used) {
   if (g.defined()) {
     if (g.dtype() != u.dtype) g = g.to(u.dtype);
     if (!g.is_contiguous()) g = g.contiguous();
-    std::memcpy(
-        static_cast<char*>(b.flat.impl()->data) + static_cast<size_t>(p.offset) * size_of(u.dtype),
-        g.impl()->data, static_cast<size_t>(g.numel()) * size_of(u.dtype));
+    std::memcpy(byte_at(b.flat, p.offset), g.impl()->data,
+                static_cast<size_t>(g.numel()) * size_of(u.dtype));
     params_[i].param.zero_grad();
     if (used || unsent_[i]) users_.mutable_data<float>()[i] = 1;
   }
@@ -95,8 +79,6 @@ void ShardReducer::settle(Bucket& b) {
 }
 
 void ShardReducer::end_pass(double divisor) {
-  for (size_t i = params_.size(); i-- > 0;)
-    if (!given_[i]) give(i, false);
   engine_
       .all_reduce({users_.impl()->data, users_.numel(), users_.dtype()}, ReduceOp::sum,
                   {.label = "users of parameters"})
@@ -121,44 +103,10 @@ void ShardReducer::end_pass(double divisor) {
   sharded_.end_step();
 }
 
-void ShardReducer::reduce_all(double divisor) {
-  TD_CHECK(!is_tracing(), Unsupported,
-           "gradients of sharded parameters in compile()\nCompile the forward and backward pass "
-           "under no_sync(), and call reduce_gradients() outside.");
-  const NoGradGuard no_grad;
-  begin_pass();
-  for (size_t i = params_.size(); i-- > 0;) give(i, params_[i].param.grad().defined());
-  end_pass(divisor);
-}
-
-// ---- what the walk tells
-
-void ShardReducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph) {
-  if (paused()) return;
-  TD_CHECK(!create_graph, Unsupported,
-           "backward() of a DataParallel net with create_graph: reduced gradients have no graph");
-  begin_pass();
-  std::vector<char> comes(params_.size(), 0);
-  for (const GradSlot* s : reached) comes[index_of(*s)] = 1;
-  for (size_t i = params_.size(); i-- > 0;)
-    if (!comes[i]) give(i, false);
-}
-
-void ShardReducer::gradient_ready(GradSlot& slot) {
-  const size_t i = index_of(slot);
-  if (paused())
-    unsent_[i] = 1;
-  else if (!given_[i])
-    give(i, true);
-}
-
-void ShardReducer::walk_ends(bool failed) {
-  if (paused()) return;
-  if (failed) {
-    engine_.abort("backward() has thrown there");
-    return;
-  }
-  end_pass(engine_.size());
+void ShardReducer::reduce_all_traced(double) {
+  TD_FAIL(Unsupported,
+          "gradients of sharded parameters in compile()\nCompile the forward and backward pass "
+          "under no_sync(), and call reduce_gradients() outside.");
 }
 
 void ShardReducer::gradients_traced(std::span<GradSlot* const>) {

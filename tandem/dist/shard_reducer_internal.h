@@ -15,12 +15,7 @@ class ShardReducer final : public Reducer {
                const DataParallelOptions& options, std::shared_ptr<Engine> engine);
   ~ShardReducer() override;
 
-  std::vector<std::string> plan() const override;
-  void walk_begins(std::span<GradSlot* const> reached, bool create_graph) override;
   void gradients_traced(std::span<GradSlot* const> slots) override;
-  void gradient_ready(GradSlot& slot) override;
-  void walk_ends(bool failed) override;
-  void reduce_all(double divisor) override;
 
  private:
   struct Bucket {
@@ -28,18 +23,18 @@ class ShardReducer final : public Reducer {
     Tensor flat, part;
     Work work;
   };
-  void begin_pass();
-  void give(size_t i, bool used);
+  void begin_pass() override;
+  void give(size_t i, bool used) override;
+  void end_pass(double divisor) override;
+  void reduce_all_traced(double divisor) override;
   void launch_full();
   void settle(Bucket& b);
-  void end_pass(double divisor);
 
   ShardedParams& sharded_;
   bool ordered_;
   std::vector<Bucket> buckets_;  ///< of the units
-  std::vector<char> given_, unsent_;
-  Tensor users_;     ///< how many ranks have a gradient for each parameter
-  size_t next_ = 0;  ///< units from the last one that are under way
+  Tensor users_;                 ///< how many ranks have a gradient for each parameter
+  size_t next_ = 0;              ///< units from the last one that are under way
 };
 
 }  // namespace tandem::distributed

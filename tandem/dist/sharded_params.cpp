@@ -15,10 +15,6 @@ namespace {
 
 constexpr int64_t kUnitAlignment = 64;  ///< bytes between parameters: what kernels like
 
-char* byte_at(const Tensor& flat, int64_t element) {
-  return static_cast<char*>(flat.impl()->data) +
-         static_cast<size_t>(element) * size_of(flat.dtype());
-}
 size_t bytes_of(int64_t elements, DType t) { return static_cast<size_t>(elements) * size_of(t); }
 
 }  // namespace
@@ -41,6 +37,7 @@ ShardedParams::ShardedParams(nn::Module& net, std::vector<NamedParam> params,
 ShardedParams::~ShardedParams() {
   link_->source = nullptr;
   for (const auto& [module, id] : hooks_) module->remove_hook(id);
+  set_roles(tandem::detail::ShardRole::none, tandem::detail::ShardRole::none);
   for (Unit& u : units_) try {  // nobody may write to memory that is gone
       u.work.wait();
     } catch (...) {}
@@ -121,6 +118,16 @@ void ShardedParams::make_shards() {
     p.shard.cell()->name = params_[i].name;
     p.generation = cell.generation();
     p.gathered = p.shard.cell()->generation();
+  }
+  set_roles(tandem::detail::ShardRole::whole, tandem::detail::ShardRole::part);
+}
+
+// What optimizers are told about these cells.
+void ShardedParams::set_roles(tandem::detail::ShardRole whole,
+                              tandem::detail::ShardRole part) const {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    tandem::detail::set_shard_role(*params_[i].param.cell(), whole);
+    if (places_[i].shard.defined()) tandem::detail::set_shard_role(*places_[i].shard.cell(), part);
   }
 }
 
@@ -240,12 +247,13 @@ void ShardedParams::finish(Unit& u) {
   }
 }
 
-// Have the unit here, and the one after it on its way.
+// Have the unit here.
 void ShardedParams::fetch(size_t unit) {
   launch(unit);
   finish(units_[unit]);
 }
 
+// Have the one that was read after this unit in the last step on its way.
 void ShardedParams::fetch_ahead(size_t unit) {
   now_.push_back(unit);
   const auto at =
@@ -350,6 +358,7 @@ void ShardedParams::restore() {
     places_[i].generation = cell->generation();
   }
   for (Unit& u : units_) u.flat = Tensor();
+  set_roles(tandem::detail::ShardRole::none, tandem::detail::ShardRole::none);
 }
 
 }  // namespace tandem::distributed

@@ -5,6 +5,7 @@
 // read, the next one of the last step ahead of it, and dropped when they are not needed any more.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -59,7 +60,9 @@ class ShardedParams final : public tandem::detail::ValueSource {
   void sync();
   void gather_all();
   void drop_all();
-  /// This unit's gradients are complete: the walk reads its values no more.
+  /// Has gather_all() promised all parameters?
+  bool held() const { return held_; }
+  /// This unit's gradients are complete: the walk no longer reads its values.
   void used_in_backward(size_t unit);
   /// A step is over: parameters are gathered again where they are read.
   void end_step();
@@ -77,6 +80,7 @@ class ShardedParams final : public tandem::detail::ValueSource {
  private:
   void make_units(nn::Module& net, int64_t cap);
   void make_shards();
+  void set_roles(tandem::detail::ShardRole whole, tandem::detail::ShardRole part) const;
   void hook(nn::Module& module, size_t unit);
   std::pair<int64_t, int64_t> range(const Place& p, const Unit& u, int rank) const;
   void take_written(Unit& u);
@@ -101,5 +105,8 @@ class ShardedParams final : public tandem::detail::ValueSource {
   size_t cursor_ = 0;
   bool held_ = false;  ///< all are here until drop_all() or a step's end
 };
+
+/// Of which parameter is this entry of an optimizer's state ("conv.weight.exp_avg")?
+std::optional<size_t> owner_of(const std::string& name, const std::vector<NamedParam>& params);
 
 }  // namespace tandem::distributed

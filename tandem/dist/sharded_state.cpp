@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataParallel with shared-out parameters: what optimizers update, norms over ranks, and states
+// DataParallel with sharded parameters: what optimizers update, norms over ranks, and states
 // that look like those of one rank.
 #include <cmath>
 
@@ -17,13 +17,16 @@ std::vector<Param> DataParallel::parameters() const {
 
 Tensor DataParallel::get_total_norm(double p, SourceLocation loc) {
   const NoGradGuard no_grad;
-  const Tensor own = optim::get_total_norm(parameters(), p, loc);
+  Tensor own = optim::get_total_norm(parameters(), p, loc);
   if (!sharded_) return own;
+  // A rank without gradients has no dtype of its own: all send the same one.
+  const DType dtype = parameters().front().dtype();
+  own = own.to(DType::f64);
   const auto over_ranks = [&](const Tensor& x, ReduceOp op) {
     return detail::all_reduce_labelled(x, op, engine_, "norm of gradients");
   };
-  if (std::isinf(p)) return over_ranks(own, ReduceOp::max);
-  return pow(over_ranks(pow(own, p), ReduceOp::sum), 1 / p);
+  if (std::isinf(p)) return over_ranks(own, ReduceOp::max).to(dtype);
+  return pow(over_ranks(pow(own, p), ReduceOp::sum), 1 / p).to(dtype);
 }
 
 Tensor DataParallel::clip_grad_norm_(double max_norm, double p, SourceLocation loc) {
@@ -31,17 +34,31 @@ Tensor DataParallel::clip_grad_norm_(double max_norm, double p, SourceLocation l
   TD_CHECK(p > 0, Value, "norm_type is {}, expected more than 0", p);
   const NoGradGuard no_grad;
   Tensor norm = get_total_norm(p, loc);
-  const Tensor factor = clamp_max(div(max_norm, norm + 1e-6), 1.0);
-  for (const Param& q : parameters())
-    if (const Tensor g = q.grad(); g.defined()) q.set_grad(mul(g, factor));
+  optim::clip_grads_with_norm_(parameters(), max_norm, norm, loc);
   return norm;
+}
+
+std::function<Tensor(const Tensor&)> DataParallel::max_over_ranks() const {
+  if (!sharded_) return {};
+  return [e = engine_](const Tensor& x) {
+    return detail::all_reduce_labelled(x, ReduceOp::max, e, "overflow of gradients");
+  };
+}
+
+std::optional<size_t> owner_of(const std::string& name, const std::vector<NamedParam>& params) {
+  const size_t dot = name.rfind('.');
+  const std::string owner = name.substr(0, dot == name.npos ? 0 : dot);
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].name == owner) return i;
+  return {};
 }
 
 StateDict DataParallel::state_dict() {
   const NoGradGuard no_grad;
+  const bool held = unsharded();
   if (sharded_) sharded_->gather_all();
   StateDict whole = net_.state_dict();
-  if (sharded_) sharded_->drop_all();
+  if (sharded_ && !held) sharded_->drop_all();
   return whole;
 }
 
@@ -54,12 +71,8 @@ StateDict with_moments(const StateDict& state, const std::vector<NamedParam>& pa
                        const Other& other) {
   StateDict out;
   for (const auto& [name, value] : state) {
-    const size_t dot = name.rfind('.');
-    const std::string owner = name.substr(0, dot == name.npos ? 0 : dot);
-    Tensor v = value;
-    for (size_t i = 0; i < params.size(); ++i)
-      if (params[i].name == owner) v = other(name, i, value);
-    out[name] = v;
+    const std::optional<size_t> i = owner_of(name, params);
+    out[name] = i ? other(name, *i, value) : value;
   }
   return out;
 }
@@ -95,10 +108,6 @@ StateDict DataParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
 
 void DataParallel::shard_optimizer(optim::Optimizer& optimizer) {
   if (!sharded_) return;
-  TD_CHECK(optimizer.elementwise(), Unsupported,
-           "{} on parts of parameters: its updates look at whole ones\nUse Sharding::none "
-           "(strategy: ddp), or an elementwise optimizer such as AdamW.",
-           optimizer.type());
   const StateDict state = optimizer.state_dict();
   std::vector<Param> shards;
   for (const Param& p : optimizer.params()) shards.push_back(sharded_->shard_of(p));
@@ -125,6 +134,7 @@ void DataParallel::unshard() {
 void DataParallel::restore() {
   if (sharded_) sharded_->restore();
 }
+bool DataParallel::unsharded() const { return sharded_ && sharded_->held(); }
 void DataParallel::reshard() {
   if (sharded_) sharded_->drop_all();
 }

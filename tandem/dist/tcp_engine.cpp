@@ -389,7 +389,7 @@ double seconds_of(const char* name, double otherwise) {
   if (!text || !*text) return otherwise;
   char* end = nullptr;
   const double v = std::strtod(text, &end);
-  TD_CHECK(*end == '\0' && v > 0, Value, "{} is '{}', it expects seconds above 0", name, text);
+  TD_CHECK(*end == '\0' && v > 0, Value, "{} is '{}', expected seconds above 0", name, text);
   return v;
 }
 

@@ -55,7 +55,7 @@ std::string job_token() {
   if (const char* given = std::getenv("TANDEM_TOKEN"); given && *given) {
     TD_CHECK(
         std::strlen(given) >= 16, Value,
-        "TANDEM_TOKEN has {} characters, it expects at least 16\nMake one with `openssl rand -hex "
+        "TANDEM_TOKEN has {} characters, expected at least 16\nMake one with `openssl rand -hex "
         "32`, the same for all ranks.",
         std::strlen(given));
     return given;

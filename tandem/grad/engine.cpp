@@ -306,12 +306,12 @@ std::vector<std::pair<Node*, GradSlot*>> leaves_below(const Node& n) {
 Tensor root_gradient(const Tensor& y, const Tensor& given, SourceLocation loc) {
   TD_CHECK(y.defined(), Value, "backward() on an undefined tensor");
   if (given.defined()) {
-    TD_CHECK(given.shape() == y.shape(), Shape, "the gradient expects shape {}, got {}",
+    TD_CHECK(given.shape() == y.shape(), Shape, "the gradient must have shape {}, got {}",
              y.shape().to_string(), given.shape().to_string());
     return given;
   }
   TD_CHECK(y.shape().numel() == Dim(1), Shape,
-           "backward() without a gradient expects one element, the tensor is {}\n"
+           "backward() without a gradient needs a tensor of one element, this one is {}\n"
            "Reduce it (sum, mean) or pass the gradient.",
            y.shape().to_string());
   TD_CHECK(is_floating(y.dtype()), DType, "backward() expects a floating tensor, got {}",

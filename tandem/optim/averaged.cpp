@@ -12,7 +12,7 @@
 namespace tandem::optim::detail {
 
 Averager::Averager(AveragedModelOptions options) : n_averaged(zeros({}, DType::i64)), o_(options) {
-  TD_CHECK(o_.decay || !o_.warmup, Value, "AveragedModel: warmup expects a decay");
+  TD_CHECK(o_.decay || !o_.warmup, Value, "AveragedModel: warmup needs a decay");
   TD_CHECK(!o_.decay || (*o_.decay >= 0 && *o_.decay <= 1), Value,
            "AveragedModel expects decay in 0..1, got {}", *o_.decay);
 }

@@ -46,13 +46,19 @@ Tensor clip_grad_norm_(const std::vector<Param>& params, double max_norm, double
              "DetectAnomalyGuard.",
              norm.to_vector<double>()[0]);
   }
-  Tensor factor = clamp_max(div(max_norm, norm + 1e-6, loc), 1.0, loc);
-  for (const Param& p : params)
-    if (Tensor g = p.grad(); g.defined()) p.set_grad(mul(std::move(g), factor, loc));
+  clip_grads_with_norm_(params, max_norm, norm, loc);
   return norm;
 } catch (const Error& e) {
   if (!e.op().empty() && e.loc().file) throw;
   throw with_place(e, "clip_grad_norm_", loc);
+}
+
+void clip_grads_with_norm_(const std::vector<Param>& params, double max_norm, const Tensor& norm,
+                           SourceLocation loc) {
+  NoGradGuard no_grad;
+  const Tensor factor = clamp_max(div(max_norm, norm + 1e-6, loc), 1.0, loc);
+  for (const Param& p : params)
+    if (Tensor g = p.grad(); g.defined()) p.set_grad(mul(std::move(g), factor, loc));
 }
 
 void clip_grad_value_(const std::vector<Param>& params, double value, SourceLocation loc) {

@@ -93,6 +93,7 @@ void GradScaler::unscale_(Optimizer& optimizer, SourceLocation loc) try {
   }
   for (auto& [p, g] : made) p.set_grad(std::move(g));
   Tensor mark = finite.defined() ? logical_not(finite).to(DType::f32) : zeros({});
+  if (max_over_ranks_) mark = max_over_ranks_(mark);
   found_.write_(0, static_cast<int64_t>(slot), mark.reshape({1}), loc);
   stage = Stage::unscaled;
 } catch (const Error& e) {

@@ -4,6 +4,7 @@
 // the same code runs in eager and inside a compiled step.
 #pragma once
 
+#include <functional>
 #include <unordered_map>
 
 #include "tandem/optim/optimizer.h"
@@ -53,6 +54,11 @@ class TD_API GradScaler {
   void set_backoff_factor(double v);
   void set_growth_interval(int64_t v);
   bool is_enabled() const { return enabled_; }
+  /// Where ranks hold parts of the gradients: gives the largest mark of all ranks, so that they
+  /// skip the same steps. Empty: this process has all gradients.
+  void set_max_over_ranks(std::function<Tensor(const Tensor&)> max) {
+    max_over_ranks_ = std::move(max);
+  }
 
   /// "scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"; empty when
   /// not enabled.
@@ -77,6 +83,7 @@ class TD_API GradScaler {
   std::vector<Stage> stages_;         ///< in eager
   std::vector<Stage> traced_stages_;  ///< in the running trace
   Ref<Graph> trace_;                  ///< to which those belong
+  std::function<Tensor(const Tensor&)> max_over_ranks_;
 };
 
 }  // namespace tandem::optim

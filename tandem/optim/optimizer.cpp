@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
@@ -100,9 +101,20 @@ void Optimizer::check_new(const ParamGroup& group) const {
              "again, as nn::repeat() does.",
              type_, i, p.name());
   }
+  check_sharding(group.params);
   for (const OptionList::Entry& e : given_options(group))
     TD_CHECK(has_option(e.name), Value, "{} has no option '{}'\nLeave it out of the group.", type_,
              e.name);
+}
+
+// An update that looks at whole parameters would be another one on a part.
+void Optimizer::check_sharding(const std::vector<Param>& params) const {
+  if (elementwise()) return;
+  for (const Param& p : params)
+    TD_CHECK(detail::shard_role(*p.cell()) != detail::ShardRole::part, Unsupported,
+             "{} on parts of parameters ('{}'): its updates look at whole ones\nUse Sharding::none "
+             "(strategy: ddp), or an elementwise optimizer such as AdamW.",
+             type_, p.name());
 }
 
 void Optimizer::add_param_group(ParamGroup group) {
@@ -152,6 +164,7 @@ void Optimizer::replace_params(const std::vector<Param>& params) {
   TD_CHECK(params.size() == params_.size(), Value,
            "{} has {} parameters, they cannot be replaced by {}", type_, params_.size(),
            params.size());
+  check_sharding(params);
   const std::vector<Param> before = std::exchange(params_, params);
   const auto states = std::exchange(states_, decltype(states_)(params.size()));
   try {

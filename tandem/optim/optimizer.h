@@ -111,7 +111,7 @@ class TD_API Optimizer {
   /// updated by itself.
   virtual bool elementwise() const { return true; }
   /// Update these instead: one for each of params(), in their order, of any shape. Moments start
-  /// from nothing, options and counts stay. For those who share out parameters over ranks.
+  /// from nothing, options and counts stay. For those who shard parameters over ranks.
   void replace_params(const std::vector<Param>& params);
 
   /// Of each parameter "conv1.weight.exp_avg", ".step", ...; without names, and where two
@@ -228,6 +228,7 @@ class TD_API Optimizer {
   Buffer* state_of(size_t i, const std::string& name) const;
   Kept& kept_of(const std::string& name);
   void check_new(const ParamGroup& group) const;
+  void check_sharding(const std::vector<Param>& params) const;
   std::vector<std::string> keys() const;
 
   const char* type_;
@@ -246,6 +247,9 @@ class TD_API Optimizer {
 TD_API Tensor clip_grad_norm_(const std::vector<Param>& params, double max_norm,
                               double norm_type = 2.0, bool error_if_nonfinite = false,
                               SourceLocation loc = SourceLocation::here());
+/// Scale gradients as clip_grad_norm_ does, by a norm that is known.
+TD_API void clip_grads_with_norm_(const std::vector<Param>& params, double max_norm,
+                                  const Tensor& norm, SourceLocation loc = SourceLocation::here());
 /// The norm that clip_grad_norm_ gives, without a change.
 TD_API Tensor get_total_norm(const std::vector<Param>& params, double norm_type = 2.0,
                              SourceLocation loc = SourceLocation::here());

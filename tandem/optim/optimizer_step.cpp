@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
 #include "tandem/optim/optimizer.h"
@@ -110,6 +111,12 @@ void Optimizer::step(SourceLocation loc) {
     ~Finally() { running = nullptr; }
   } finally{running_};
   try {
+    for (const Param& p : params_)
+      TD_CHECK(detail::shard_role(*p.cell()) != detail::ShardRole::whole, Unsupported,
+               "'{}' is sharded over ranks, and this optimizer has it as a whole: its gradient is "
+               "elsewhere\nGive the optimizer DataParallel::parameters(), or call "
+               "shard_optimizer().",
+               p.name());
     step_all(loc);
   } catch (const Error& e) {
     throw with_place(e, type_, loc);

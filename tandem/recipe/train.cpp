@@ -38,15 +38,34 @@ std::string unfinished(const std::string& name) {
   return found;
 }
 
-// A job that starts again after a fault resumes the run that it began.
+constexpr const char* kJobFile = "/job";  ///< in a run's folder: the job that writes it
+
+std::string job_line(const std::string& job, const Recipe& r) {
+  return fmt::format("{} {}\n", job, r.name());
+}
+
+// The folder under runs/ in which this job has begun to train that recipe, the last one of several;
+// "" when there is none.
+std::string of_job(const std::string& line) {
+  std::string found;
+  if (!file_exists("runs")) return found;
+  for (const std::string& name : list_folder("runs")) {
+    const std::string file = "runs/" + name + kJobFile;
+    if (file_exists(file) && read_file(file) == line) found = "runs/" + name;
+  }
+  return found;
+}
+
+// A job that is restarted after a fault resumes the run that it began, whatever became of others.
 std::string restarted_folder(const Recipe& r, const TrainOptions& o) {
   if (!o.folder.empty()) return o.folder;
   if (!o.resume.empty() && o.resume != "auto" && o.resume != "none") return o.resume;
-  const std::string found = unfinished(r.name());
+  const std::string job = distributed::job_id();
+  const std::string found = job.empty() ? unfinished(r.name()) : of_job(job_line(job, r));
   return found.empty() ? new_folder(r) : found;
 }
 
-std::string own_run_folder(const Recipe& r, const TrainOptions& o) {
+std::string chosen_folder(const Recipe& r, const TrainOptions& o) {
   if (distributed::restart_count() > 0) return restarted_folder(r, o);
   if (o.resume.empty() || (o.resume == "auto" && !o.folder.empty()))
     return o.folder.empty() ? new_folder(r) : o.folder;
@@ -69,6 +88,15 @@ std::string own_run_folder(const Recipe& r, const TrainOptions& o) {
            "takes auto, none or a folder.",
            o.resume);
   return o.resume;
+}
+
+std::string own_run_folder(const Recipe& r, const TrainOptions& o) {
+  std::string folder = chosen_folder(r, o);
+  if (const std::string job = distributed::job_id(); !job.empty()) {
+    make_folders(folder);
+    write_file(folder + kJobFile, job_line(job, r));
+  }
+  return folder;
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ Manifest read_manifest(const std::string& folder) {
   TD_CHECK(version && version->as_int() && *version->as_int() == 1, Format,
            "'{}' is of a version that this library does not read", path);
   TD_CHECK(step && step->as_int() && files && files->as_array(), Format,
-           "'{}' expects step and files", path);
+           "'{}' must have step and files", path);
   m.step = *step->as_int();
   if (score && score->as_double()) m.score = *score->as_double();
   if (score && score->as_int()) m.score = static_cast<double>(*score->as_int());
@@ -92,7 +92,7 @@ Manifest read_manifest(const std::string& folder) {
     const io::Json *name = f.find("name"), *bytes = f.find("bytes"), *sum = f.find("crc32c");
     TD_CHECK(name && name->as_string() && bytes && bytes->as_int() && sum && sum->as_string() &&
                  name->as_string()->find('/') == std::string::npos,
-             Format, "'{}': a file expects name, bytes and crc32c", path);
+             Format, "'{}': a file needs name, bytes and crc32c", path);
     m.files.push_back(
         {*name->as_string(), static_cast<uint64_t>(*bytes->as_int()), *sum->as_string()});
   }

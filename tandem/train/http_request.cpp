@@ -27,8 +27,7 @@ struct Address {
 Address address_of(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
   TD_CHECK(url.starts_with(kScheme), Value,
-           "'{}' is not an address that can be asked\nIt expects the form http://host[:port]/path.",
-           url);
+           "'{}' is not a usable address\nWrite http://host[:port]/path.", url);
   Address a;
   std::string rest = url.substr(kScheme.size());
   if (const size_t slash = rest.find('/'); slash != rest.npos) {
@@ -44,8 +43,7 @@ Address address_of(const std::string& url) {
     rest = rest.substr(1, rest.size() - 2);
   a.host = rest;
   TD_CHECK(!a.host.empty() && !a.port.empty() && url.find_first_of("\r\n ") == url.npos, Value,
-           "'{}' is not an address that can be asked\nIt expects the form http://host[:port]/path.",
-           url);
+           "'{}' is not a usable address\nWrite http://host[:port]/path.", url);
   return a;
 }
 

@@ -45,7 +45,7 @@ uint64_t unsigned_of(const io::Json& state, const char* part, const char* key) {
   const io::Json* v = group ? group->find(key) : nullptr;
   TD_CHECK(v && v->as_string() && !v->as_string()->empty() && v->as_string()->size() <= 20 &&
                v->as_string()->find_first_not_of("0123456789") == std::string::npos,
-           Format, "state.json expects {}.{} as a text of digits", part, key);
+           Format, "state.json: {}.{} must be a text of digits", part, key);
   return std::strtoull(v->as_string()->c_str(), nullptr, 10);
 }
 

@@ -82,7 +82,7 @@ SearchRange SearchRange::parse(const std::string& name, const std::string& text)
   r.low = parse_number(rest.substr(0, dots), name);
   r.high = parse_number(rest.substr(dots + 2), name);
   TD_CHECK(r.low < r.high && (!r.log || r.low > 0), Value,
-           "search.{}: a range expects low < high{}, got {:g}..{:g}", name,
+           "search.{}: a range needs low < high{}, got {:g}..{:g}", name,
            r.log ? " and above 0" : "", r.low, r.high);
   return r;
 }
@@ -101,7 +101,7 @@ std::string SearchRange::text_at(double place) const {
 
 Search::Search(std::vector<SearchRange> ranges, SearchOptions options)
     : ranges_(std::move(ranges)), o_(options) {
-  TD_CHECK(!ranges_.empty(), Value, "a search expects something to search over");
+  TD_CHECK(!ranges_.empty(), Value, "a search needs something to search over");
   TD_CHECK(o_.eta >= 2 && o_.grace >= 0 && o_.candidates >= 1 && o_.startup >= 0, Value,
            "a search expects eta >= 2, grace >= 0, candidates >= 1 and startup >= 0");
 }
@@ -272,7 +272,7 @@ Trial trial_of(const io::Json& j) {
                  *places = j.find("places");
   TD_CHECK(n && n->as_int() && *n->as_int() >= 0 && state && state->as_string() && values &&
                values->as_object() && places && places->as_array(),
-           Format, "a trial expects number, state, values and places");
+           Format, "a trial must have number, state, values and places");
   Trial t{.number = *n->as_int(), .state = *state->as_string()};
   for (const auto& [name, value] : *values->as_object()) {
     TD_CHECK(value.as_string(), Format, "a trial's values want to be texts");

@@ -126,7 +126,8 @@ class TD_API Trainer {
   Trainer& on_resume(ResumeHooks hooks);
 
   /// Train until the epochs, steps or seconds are used up, a callback stops or a signal comes.
-  /// Throws Value for the first non-finite loss or gradient (OnNonFinite::stop).
+  /// Throws Value for the first non-finite loss or gradient (OnNonFinite::stop). Where ranks shard
+  /// parameters, the net may lack values after any other exception: load a checkpoint then.
   FitResult fit(data::AnyPipeline train, std::optional<data::AnyPipeline> val = {});
   /// Loss and metrics over a pipeline in evaluation mode, with `prefix` before their names.
   /// `see`, if given, is shown each batch with its output and target.

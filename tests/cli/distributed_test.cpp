@@ -74,7 +74,7 @@ TEST_F(Distributed, RunsResumeOnOtherNumbersOfRanks) {
   EXPECT_NEAR(end.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-5);
 }
 
-// Ranks that share out state give the figures of those that do not; a run may change its strategy
+// Ranks that shard state give the figures of those that do not; a run may change its strategy
 // and its number of ranks where it resumes.
 TEST_F(Distributed, StrategiesShareOutState) {
   const std::string more =
@@ -94,6 +94,47 @@ TEST_F(Distributed, StrategiesShareOutState) {
   figures(train(1, run + "ddp trainer.max_steps=20"));
   const nlohmann::json mixed = figures(train(2, run + "zero2"));
   EXPECT_NEAR(mixed.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-4) << mixed;
+}
+
+// A loss that is not finite is explained by the ranks together: none waits for another, and the
+// replay has the parameters.
+TEST_F(Distributed, ShardedRunsExplainNonFiniteLosses) {
+  const Result r = train(2, "--run nan trainer.strategy=fsdp optim.lr=1e30 trainer.report=false");
+  EXPECT_NE(r.code, 0);
+  EXPECT_TRUE(has(r.text, "The weights are those before this step")) << r.text;
+  EXPECT_FALSE(has(r.text, "DataParallel is gone")) << r.text;
+}
+
+// A signal to the launcher ends the job, though a rank has failed before it.
+TEST_F(Distributed, SignalsEndRestarts) {
+  const std::string tool_path = std::getenv("TANDEM_TOOL");
+  const Result r = shell(tool_path +
+                         " launch -n 2 --max-restarts 2 --grace 1 sh -c '[ $RANK = 1 ] || exit 3; "
+                         "sleep 9' 2>&1 & p=$!; sleep 1; kill -TERM $p; wait $p");
+  EXPECT_EQ(r.code, 3) << r.text;
+  EXPECT_FALSE(has(r.text, "start 2")) << r.text;
+}
+
+// A job that is restarted finds the run that it began, done or not, and no other one.
+TEST_F(Distributed, RestartsFindTheirOwnRun) {
+  const std::string tool_path = std::getenv("TANDEM_TOOL"), cd = "cd " + folder_.string() + " && ",
+                    run = tool_path + " train " + recipe_ +
+                          " trainer.report=false --json trainer.max_steps=2 ";
+  ASSERT_EQ(shell(cd + run + "2>&1").code, 0);
+  std::filesystem::path other;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs"))
+    other = entry.path();
+  std::ofstream(other / "STATUS") << "failed\n";
+  std::ofstream(folder_ / "rank.sh") << run + "\n[ $TORCHELASTIC_RESTART_COUNT = 1 ]\n";
+  const Result r = shell(cd + tool_path + " launch -n 1 --max-restarts 1 sh rank.sh 2>&1");
+  EXPECT_EQ(r.code, 0) << r.text;
+  int runs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "runs")) {
+    ++runs;
+    const size_t parts = entry.path() == other ? 1 : 2;
+    EXPECT_EQ(tandem::count(text_of(entry.path() / "parts.jsonl"), "\"steps\""), parts);
+  }
+  EXPECT_EQ(runs, 2) << r.text;
 }
 
 // A rank is killed in the middle: the job starts again, and the run ends as one without that.

@@ -382,7 +382,7 @@ TEST(Rendezvous, TheUsersOwnSecret) {
     run_ranks(2, meet_only, o);
     EXPECT_EQ(read_file(std::string(folder) + "/dist-token").size(), 64u);
     const Environment brief("TANDEM_TOKEN", "brief");
-    EXPECT_TRUE(has(errors_of_ranks(2, meet_only, o)[0], "it expects at least 16"));
+    EXPECT_TRUE(has(errors_of_ranks(2, meet_only, o)[0], "expected at least 16"));
   }
   std::filesystem::remove_all(folder);
 }
@@ -444,7 +444,7 @@ TEST(Faults, SendWithoutRecv) {
   EXPECT_TRUE(
       has(texts[0], "has waited 1.0 s in recv from rank 1 float32[1] 'the mask' for rank 1"))
       << texts[0];
-  EXPECT_TRUE(has(texts[1], "every send expects one recv")) << texts[1];
+  EXPECT_TRUE(has(texts[1], "every send needs a matching recv")) << texts[1];
 }
 
 // A rank that makes no call hears of the end all the same: with no launcher it ends by itself.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared-out optimizer state, gradients and parameters against one rank that holds all of them, and
+// Sharded optimizer state, gradients and parameters against one rank that holds all of them, and
 // against data parallel training without; whole states, memory, and what is refused.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <mutex>
 
 #include "tandem/dist/data_parallel.h"
@@ -365,6 +366,126 @@ TEST(Sharding, FilesLoadOnOtherNumbersOfRanks) {
   std::filesystem::remove_all(folder);
 }
 
+// Marks of gradients that overflow are those of all ranks: one of them has the infinite element.
+TEST(Sharding, ScalersSkipTheSameSteps) {
+  for (const bool compiled : {false, true})
+    run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+      manual_seed(5);
+      ShardedMlp::Net net;
+      DataParallel model(net, {.sharding = Sharding::zero2}, e);
+      optim::AdamW opt(model.parameters());
+      optim::GradScaler scaler({.init_scale = 8});
+      scaler.set_max_over_ranks(model.max_over_ranks());
+      std::vector<Tensor> before;
+      for (const Param& p : model.parameters()) {
+        before.push_back(p.value().clone());
+        const double g = e->rank() == 0 ? std::numeric_limits<double>::infinity() : 1.0;
+        p.set_grad(full(p.shape(), g));
+      }
+      std::function<Tensor(Tensor)> update = [&](Tensor x) {
+        scaler.step(opt);
+        scaler.update();
+        return x;
+      };
+      if (compiled) update = compile(update, {.name = "update"});
+      update(ones({}));
+      EXPECT_EQ(scaler.get_scale(), 4) << e->rank() << compiled;
+      size_t i = 0;
+      for (const Param& p : model.parameters()) EXPECT_TRUE(same_bits(p.value(), before[i++]));
+    });
+}
+
+/// A parameter without dimensions, a buffer and a frozen parameter.
+struct ShardedScalar : nn::Module {
+  Param weight, gain, fixed;
+  Buffer seen;
+  explicit ShardedScalar(int64_t n, int64_t others = 3)
+      : weight(ones({n})),
+        gain(full({}, 2.0)),
+        fixed(ones({others}), false),
+        seen(zeros({others})) {
+    TD_REGISTER(weight, gain, fixed, seen);
+  }
+  Tensor forward(Tensor x) { return (x * weight).sum() * gain; }
+};
+
+TEST(Sharding, FilesOfOtherShapesChangeNothing) {
+  char name[] = "/tmp/tandem-sharded-XXXXXX";
+  const std::string folder = mkdtemp(name), at = folder + "/at";
+  const auto saved = [&](int64_t n, int64_t others) {
+    ShardedScalar net(n, others);
+    DataParallel model(net, {}, single_engine());
+    optim::AdamW opt(model.parameters());
+    model(ones({n})).backward();
+    opt.step();
+    model.save_sharded(at, opt);
+    return opt.state_dict();
+  };
+  const auto refused = [&](ShardedScalar& net) {
+    const StateDict before = clone(net).state_dict();
+    DataParallel model(net, {}, single_engine());
+    optim::AdamW opt(net.parameters());
+    const std::string text = thrown([&] { model.load_sharded(at, opt); }, ErrorKind::Value);
+    for (const auto& [key, v] : net.state_dict()) EXPECT_TRUE(same_bits(v, before.at(key))) << key;
+    return text;
+  };
+  saved(20, 3);
+  ShardedScalar half(10);
+  EXPECT_TRUE(has(refused(half), "'weight' is [20] in"));
+  ShardedScalar wide(20, 4);
+  EXPECT_TRUE(has(refused(wide), "is f32 [3] in"));
+  // Moments of a parameter without dimensions, from one rank to two.
+  const StateDict moments = saved(20, 3);
+  EXPECT_EQ(moments.at("gain.exp_avg").dim(), 0);
+  run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+    ShardedScalar net(20);
+    DataParallel model(net, {.sharding = Sharding::zero3}, e);
+    optim::AdamW opt(net.parameters());
+    model.shard_optimizer(opt);
+    model.load_sharded(at, opt);
+    const StateDict here = model.optim_state_dict(opt);
+    for (const char* key : {"gain.exp_avg", "weight.exp_avg", "gain.step"})
+      EXPECT_TRUE(same_bits(here.at(key), moments.at(key))) << key;
+  });
+  std::filesystem::remove_all(folder);
+}
+
+// What unshard() has promised stays until reshard().
+TEST(Sharding, UnshardHoldsWhileStatesAreTaken) {
+  run_ranks(2, [](const std::shared_ptr<Engine>& e) {
+    ShardedMlp::Net net;
+    DataParallel model(net, {.sharding = Sharding::zero3}, e);
+    model.unshard();
+    model.state_dict();
+    EXPECT_TRUE(model.unsharded());
+    const int64_t calls = e->calls();
+    EXPECT_FALSE(net.second.weight.value().isnan().any().item<bool>());
+    EXPECT_EQ(e->calls(), calls);
+    model.reshard();
+    EXPECT_FALSE(model.unsharded());
+    model.state_dict();
+    EXPECT_FALSE(model.unsharded());
+  });
+}
+
+// A rank without a part of any gradient sends the same call as the others.
+TEST(Sharding, NormsOfBfloat16AndOfRanksWithoutGradients) {
+  for (const DType t : {DType::f32, DType::bf16, DType::f64})
+    run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+      ShardedMlp::Net net;
+      net.to(t);
+      DataParallel model(net, {.sharding = Sharding::zero2}, e);
+      if (e->rank() == 0)
+        model.parameters()[0].set_grad(full({model.parameters()[0].numel()}, 1.0, t));
+      for (const double p : {2.0, std::numeric_limits<double>::infinity()}) {
+        const Tensor norm = model.clip_grad_norm_(1e9, p);
+        EXPECT_EQ(norm.dtype(), t);
+        const double want = std::isinf(p) ? 1 : std::sqrt(252.0);
+        EXPECT_NEAR(norm.to(DType::f64).item<double>(), want, want * 0.005);
+      }
+    });
+}
+
 /// Layers of 4 MB: what the allocator's blocks are multiples of.
 struct ManyLayers : nn::Module {
   std::vector<nn::Linear> layers;
@@ -427,7 +548,23 @@ TEST(Sharding, WhatIsRefused) {
     optim::LAMB opt(net.parameters());
     EXPECT_TRUE(has(thrown([&] { model.shard_optimizer(opt); }, ErrorKind::Unsupported),
                     "LAMB on parts of parameters"));
+    EXPECT_TRUE(
+        has(thrown([&] { optim::LAMB of_parts(model.parameters()); }, ErrorKind::Unsupported),
+            "LAMB on parts of parameters"));
+    // Gradients leave the net's parameters: an optimizer of those would do nothing.
+    optim::AdamW whole(net.parameters());
+    EXPECT_TRUE(has(thrown([&] { whole.step(); }, ErrorKind::Unsupported), "shard_optimizer()"));
+    model.shard_optimizer(whole);
+    whole.step();
   });
+  for (const Sharding s : kAll) {
+    const std::vector<std::string> texts =
+        errors_of_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+          ShardedMlp::Net net;
+          DataParallel model(net, {.bucket_cap_mb = 0, .sharding = s}, e);
+        });
+    for (const std::string& text : texts) EXPECT_TRUE(has(text, "more than 0 MB")) << text;
+  }
   const std::vector<std::string> errors = errors_of_ranks(2, [](const std::shared_ptr<Engine>& e) {
     ShardedMlp::Net net;
     DataParallel model(net, {.sharding = e->rank() ? Sharding::zero3 : Sharding::zero2}, e);

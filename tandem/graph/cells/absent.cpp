@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "tandem/base/error.h"
 
@@ -44,6 +45,17 @@ const Storage* region_of(const Tensor& t) {
   return t.impl()->storage->free_data == &free_region ? t.impl()->storage : nullptr;
 }
 
+// Few cells have a role, and those only while a net is sharded.
+struct ShardRoles {
+  std::mutex lock;
+  std::unordered_map<const Cell*, ShardRole> of;
+  std::atomic<size_t> count{0};
+  static ShardRoles& all() {
+    static ShardRoles roles;
+    return roles;
+  }
+};
+
 // All bits set: NaN in every floating dtype.
 alignas(16) unsigned char g_nothing[16] = {255, 255, 255, 255, 255, 255, 255, 255,
                                            255, 255, 255, 255, 255, 255, 255, 255};
@@ -62,6 +74,24 @@ void set_absent(Cell& cell, const std::shared_ptr<SourceLink>& link) {
       new_external(Shape(), spec.dtype, g_nothing, false, &free_absent, new AbsentOwner{link})));
   cell.replace(Tensor(Ref<TensorImpl>::adopt(
       new_view(*one.impl(), spec.shape, Strides(), one.impl()->data, spec.dtype))));
+}
+
+void set_shard_role(const Cell& cell, ShardRole role) {
+  ShardRoles& roles = ShardRoles::all();
+  const std::lock_guard hold(roles.lock);
+  if (role == ShardRole::none)
+    roles.of.erase(&cell);
+  else
+    roles.of[&cell] = role;
+  roles.count = roles.of.size();
+}
+
+ShardRole shard_role(const Cell& cell) {
+  ShardRoles& roles = ShardRoles::all();
+  if (roles.count.load(std::memory_order_relaxed) == 0) return ShardRole::none;
+  const std::lock_guard hold(roles.lock);
+  const auto at = roles.of.find(&cell);
+  return at == roles.of.end() ? ShardRole::none : at->second;
 }
 
 bool is_absent(const Tensor& v) {

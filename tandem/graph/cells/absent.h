@@ -30,6 +30,13 @@ struct SourceLink {
 TD_API std::atomic<int64_t>& absent_count();
 inline bool any_absent() { return absent_count().load(std::memory_order_relaxed) > 0; }
 
+/// What a cell is where ranks shard parameters: the whole parameter, whose gradients leave it, or
+/// this rank's part of one, which an optimizer updates.
+enum class ShardRole : uint8_t { none, whole, part };
+/// Whoever gives a cell a role keeps the cell, and takes the role back before it lets go of it.
+TD_API void set_shard_role(const Cell& cell, ShardRole role);
+TD_API ShardRole shard_role(const Cell& cell);
+
 /// Drop the cell's value but its shape and dtype. Reading the elements of a value that was taken
 /// from it in this state gives NaN.
 TD_API void set_absent(Cell& cell, const std::shared_ptr<SourceLink>& link);

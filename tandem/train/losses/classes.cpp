@@ -100,7 +100,7 @@ struct MultiMargin : MultiMarginLossOptions {
   template <class V>
   void fields(V& v) {
     v("p", p, {.doc = "power of each term"});
-    v("margin", margin, {.doc = "distance that is expected"});
+    v("margin", margin, {.doc = "margin to be reached"});
   }
 };
 

@@ -47,7 +47,7 @@ struct PoissonNll : PoissonNllLossOptions {
 struct HingeEmbedding : HingeEmbeddingLossOptions {
   template <class V>
   void fields(V& v) {
-    v("margin", margin, {.doc = "distance that is expected"});
+    v("margin", margin, {.doc = "margin to be reached"});
   }
 };
 struct Focal : FocalLossOptions {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data parallel run (TrainStrategy::ddp and those that share out state): each rank has its part
+// A data parallel run (TrainStrategy::ddp and those that shard state): each rank has its part
 // of every batch and of a validation's batches; gradients, losses, metrics and the wish to stop are
 // shared, and rank 0 writes.
 #include <algorithm>
@@ -96,10 +96,12 @@ bool Trainer::sharded() const {
 }
 
 void Trainer::share_out() {
-  TD_CHECK(options_.average.type == AverageKind::none, Unsupported,
-           "an average of weights that ranks share out\nSet average.type = none, or strategy = "
-           "ddp.");
+  TD_CHECK(
+      options_.average.type == AverageKind::none, Unsupported,
+      "an average of weights that are sharded over ranks\nSet average.type = none, or strategy = "
+      "ddp.");
   ranks_->model.shard_optimizer(optimizer());
+  if (scaler_) scaler_->set_max_over_ranks(ranks_->model.max_over_ranks());
   compile_steps();  // the update's cells are others
 }
 
@@ -108,10 +110,12 @@ void Trainer::make_whole() {
   if (!sharded()) return;
   ranks_->model.unshard_optimizer(optimizer());
   ranks_->model.restore();
+  if (scaler_) scaler_->set_max_over_ranks({});
   compile_steps();
 }
 
 void Trainer::leave_ranks() {
+  if (scaler_) scaler_->set_max_over_ranks({});
   ranks_.reset();
   for (auto& c : callbacks_)
     if (const auto absent = std::dynamic_pointer_cast<AbsentCallback>(c)) c = absent->of;

@@ -180,6 +180,7 @@ void Trainer::explain(const Batch& batch, const std::string& what, GeneratorStat
     tandem::save(inputs, file);
   }
   std::string found = "the replay op by op found no such value.";
+  make_whole();    // all ranks are here: loss and norm are those of all of them
   ranks_.reset();  // what follows is this rank's alone
   set_generator_state(rng);
   try {

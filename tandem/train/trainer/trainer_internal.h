@@ -110,15 +110,18 @@ struct Trainer::Ranks {
   int64_t size() const { return engine().size(); }
 };
 
-/// All parameters are here while it lives, where ranks share them out; all ranks make one. Whatever
-/// reads them then, on one rank or on all, makes no call.
+/// All parameters are here while it lives, where they are sharded over the ranks; all ranks make
+/// one. Whatever reads them then, on one rank or on all, makes no call. Inside another one it
+/// leaves them to that.
 class Trainer::WholeParams {
  public:
-  explicit WholeParams(Trainer& t) : t_(t), on_(t.sharded()) {
-    if (on_) t_.ranks_->model.unshard();
+  explicit WholeParams(Trainer& t) : t_(t), on_(t.sharded() && !t.ranks_->model.unsharded()) {
+    if (t_.sharded()) t_.ranks_->model.unshard();
   }
   ~WholeParams() {
-    if (on_ && t_.ranks_) t_.ranks_->model.reshard();
+    try {
+      if (on_ && t_.ranks_) t_.ranks_->model.reshard();
+    } catch (...) {}  // a call that failed: the next one of this rank throws its error
   }
   WholeParams(const WholeParams&) = delete;
   WholeParams& operator=(const WholeParams&) = delete;
