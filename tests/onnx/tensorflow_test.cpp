@@ -12,6 +12,7 @@
 #include "tandem/init.h"
 #include "tandem/io/json.h"
 #include "tandem/io/protobuf.h"
+#include "tandem/io/zip_internal.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/ops/ops.h"
 #include "tests/io/io_helper.h"
@@ -187,6 +188,78 @@ TEST_F(TensorFlow, WhatCannotBeReadIsNamed) {
   const auto ops = tensorflow_ops();
   EXPECT_TRUE(std::is_sorted(ops.begin(), ops.end()));
   EXPECT_GT(ops.size(), 150u);
+}
+
+/// A .keras archive of this configuration, with the variables of net.keras.
+void write_keras(const std::string& path, const std::string& config) {
+  const io::ZipReader net(golden_tf("net.keras"));
+  io::ZipWriter zip(path);
+  zip.add("config.json", {config}, false);
+  for (const io::ZipMember& m : net.members()) {
+    if (m.name != "model.weights.h5") continue;
+    std::string bytes(m.size, '\0');
+    io::ZipStream(net, m).read(bytes.data(), bytes.size());
+    zip.add(m.name, {bytes}, false);
+  }
+  zip.commit();
+}
+/// A model of an input "x" and one call of a layer, {"args": ...} as the file has it.
+std::string one_layer(const std::string& type, const std::string& config, const std::string& args,
+                      const std::string& kwargs = "", const std::string& shape = "[2, 4]",
+                      const std::string& module = "keras.layers") {
+  const auto layer = [&](const std::string& name, const std::string& of, const std::string& where,
+                         const std::string& more, const std::string& nodes) {
+    return R"({"class_name": ")" + of + R"(", "module": ")" + where + R"(", "name": ")" + name +
+           R"(", "config": {"name": ")" + name + "\"" + more + R"(}, "inbound_nodes": [)" + nodes +
+           "]}";
+  };
+  const std::string x = R"({"class_name": "__keras_tensor__", "config": {"shape": )" + shape +
+                        R"(, "dtype": "float32", "keras_history": ["x", 0, 0]}})";
+  return R"({"class_name": "Functional", "config": {"name": "net", "layers": [)" +
+         layer("x", "InputLayer", "keras.layers", R"(, "batch_shape": )" + shape, "") + ", " +
+         layer("y", type, module, config,
+               R"({"args": [)" + x + args + R"(], "kwargs": {)" + kwargs + "}}") +
+         R"(], "input_layers": [["x", 0, 0]], "output_layers": [["y", 0, 0]]}})";
+}
+
+TEST_F(TensorFlow, KerasLayersThatCannotBeBuilt) {
+  const char* ops = "keras.src.ops.numpy";
+  const std::pair<std::string, const char*> kCases[] = {
+      {one_layer("Bidirectional", "", "", "", "[2, 4, 3]"), "the layer 'y' holds no layer"},
+      {one_layer("Bidirectional", R"(, "layer": 3)", "", "", "[2, 4, 3]"), "holds no layer"},
+      {one_layer("Conv2D", R"(, "padding": "causal", "dilation_rate": [])", "", "", "[2, 4, 4, 2]"),
+       "causal padding"},
+      {one_layer("GetItem", "", ", 9223372036854775807", "", "[2, 4]", ops),
+       "a number is 9223372036854775807"},
+      {one_layer("Split", R"(, "indices_or_sections": [-9223372036854775808, 9223372036854775807])",
+                 "", "", "[2, 4]", ops),
+       "a number is -9223372036854775808"},
+      {one_layer("StochasticDepth", R"(, "rate": 0.5)", "", R"("training": true)"),
+       "training mode"},
+      {one_layer("Dropout", R"(, "rate": 0.5)", "", R"("training": 1)"), "training mode"},
+      {one_layer("Mean", "", "", R"("x2": 1)", "[2, 4]", ops), "a number for the argument 'x2'"},
+  };
+  const TempFolder folder;
+  for (const auto& [config, says] : kCases) {
+    write_keras(folder / "net.keras", config);
+    const std::string error = error_of([&] { OnnxModel::load(folder / "net.keras"); });
+    EXPECT_NE(error.find(says), std::string::npos) << error << "\n" << config;
+  }
+}
+
+TEST_F(TensorFlow, KerasNumbersByKeyword) {
+  const TempFolder folder;
+  const auto result = [&](const std::string& type, const std::string& args,
+                          const std::string& kwargs) {
+    write_keras(folder / "net.keras",
+                one_layer(type, "", args, kwargs, "[4, 2]", "keras.src.ops.numpy"));
+    return OnnxModel::load(folder / "net.keras")({rows})[0];
+  };
+  expect_near(result("Subtract", "", R"("x2": 2.5)"), (rows - 2.5).to(DType::f64));
+  expect_near(result("Divide", "", R"("x2": 2)"), (rows / 2).to(DType::f64));
+  expect_near(result("Add", ", 3", ""), (rows + 3).to(DType::f64));
+  write_keras(folder / "net.keras", one_layer("RandomFlip", "", "", R"("training": true)"));
+  EXPECT_EQ(OnnxModel::load(folder / "net.keras").parameters().size(), 0u);
 }
 
 }  // namespace

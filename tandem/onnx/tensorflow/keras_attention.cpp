@@ -25,7 +25,7 @@ std::string KerasBuilder::projection(const KerasCall& c, const std::string& x,
 
 // What is added to the scores [batch, 1, query, value]: 0 where all masks allow a place.
 std::string KerasBuilder::attention_bias(const KerasCall& c, const std::string& query,
-                                         const std::string& value) {
+                                         const std::string& value, const std::string& key) {
   std::string all;
   const auto join = [&](const std::string& mask, int64_t axis) {
     if (mask.empty()) return;
@@ -33,13 +33,13 @@ std::string KerasBuilder::attention_bias(const KerasCall& c, const std::string& 
     const std::string wide = axis == 0 ? m : onnx(c, "Unsqueeze", {m, numbers({axis})});
     all = all.empty() ? wide : node(c, "LogicalAnd", {all, wide});
   };
-  const auto carried = [&](const char* key, const std::string& v) {
-    const std::string given = named_value(c, key);
-    return !given.empty() || !masks_.count(v) ? given : masks_[v];
+  const auto mask = [&](const char* keyword, const std::string& v) {
+    const std::string given = named_value(c, keyword);
+    return given.empty() ? carried_mask(c, v) : given;
   };
-  join(carried("query_mask", query), 2);
-  join(carried("value_mask", value), 1);
-  join(named_value(c, "key_mask"), 1);
+  join(mask("query_mask", query), 2);
+  join(mask("value_mask", value), 1);
+  join(key == value ? named_value(c, "key_mask") : mask("key_mask", key), 1);
   join(named_value(c, "attention_mask"), 0);
   if (const int64_t width = c.whole("sliding_window", 0); width > 0)
     join(node(c, "Band", {query, value}, {onnx_int("width", width)}, kOnnxKeras), 0);
@@ -69,7 +69,7 @@ Values KerasBuilder::multi_head_attention(const KerasCall& c) {
     return projection(c, x, c.weights.child(attribute, role), role, false);
   };
   const std::string q = part(query, "query"), k = part(key, "key"), v = part(value, "value");
-  const std::string bias = attention_bias(c, query, value);
+  const std::string bias = attention_bias(c, query, value, key);
   Values in{q, k, v};
   if (!bias.empty()) in.push_back(bias);
   std::string y =

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/onnx/tensorflow/keras_internal.h"
 
 namespace tandem::onnx {
@@ -22,6 +23,12 @@ const std::vector<Json>& keras_entries(const Json* j) {
 }
 bool is_keras_model_type(std::string_view type) {
   return type == "Sequential" || type == "Functional" || type == "Model";
+}
+int64_t keras_dtype(std::string_view name) {
+  for (int number = 1; number < 30; ++number)
+    if (const io::TfTypeInfo* t = io::find_tf_type(number); t && t->onnx && name == t->name)
+      return t->onnx;
+  return 0;
 }
 int keras_input_rank(const Json& layer) {
   const Json& config = keras_member(layer, "build_config");
@@ -88,12 +95,7 @@ KerasBuilder::Values KerasBuilder::call(const Json& layer, KerasCall& c) {
   const KerasLayer* found = find_layer(c.type);
   TD_ASSERT(found);
   // Layers that prepare images are always called so, and told otherwise by predict().
-  const auto build_with = found->build;
-  const bool prepares =
-      found->mask == KerasMask::dropped &&
-      (build_with == &KerasBuilder::same || build_with == &KerasBuilder::resizing ||
-       build_with == &KerasBuilder::center_crop || build_with == &KerasBuilder::auto_contrast);
-  if (c.option("training") && !prepares) lacks(c, "calling it in training mode");
+  if (c.option("training") && !found->prepares) lacks(c, "calling it in training mode");
   return build(*found, c);
 }
 
@@ -104,7 +106,7 @@ KerasBuilder::Values KerasBuilder::build(const KerasLayer& layer, KerasCall& c) 
       lacks(c, fmt::format("the argument '{}'", key));
   }
   const bool first = c.text("data_format", "channels_last") == "channels_first";
-  if (first && !layer.images) lacks(c, "channels_first");
+  if (first && layer.images == KerasImages::none) lacks(c, "channels_first");
   const Values out = first ? call_images(layer, c) : (this->*layer.build)(c);
   pass_mask(layer, c, out);
   return out;
@@ -124,8 +126,7 @@ KerasBuilder::Values KerasBuilder::call_images(const KerasLayer& layer, KerasCal
   last.push_back(1);
   c.inputs[0] = onnx(c, "Transpose", {c.in()}, {onnx_ints("perm", last)});
   Values out = (this->*layer.build)(c);
-  if (c.type == "Flatten" || (c.type.starts_with("Global") && !c.flag("keepdims", false)))
-    return out;
+  if (layer.images == KerasImages::flat && !c.flag("keepdims", false)) return out;
   for (std::string& y : out) y = onnx(c, "Transpose", {y}, {onnx_ints("perm", back)});
   return out;
 }
@@ -150,6 +151,10 @@ KerasBuilder::Values KerasBuilder::call_inner(const KerasCall& c, const Json* la
 
 // ---- masks
 
+namespace {
+constexpr int kMostLazyMasks = 32;  ///< inside each other, before they are made at once
+}  // namespace
+
 std::string KerasBuilder::named_value(const KerasCall& c, std::string_view key, int i) {
   const std::string wanted = i < 0 ? std::string(key) : fmt::format("{}/{}", key, i);
   for (const auto& [name, value] : c.named)
@@ -160,11 +165,35 @@ std::string KerasBuilder::named_value(const KerasCall& c, std::string_view key, 
 std::string KerasBuilder::mask_of(const KerasCall& c, size_t i) {
   std::string mask = named_value(c, "mask");
   if (mask.empty()) mask = named_value(c, "mask", static_cast<int>(i));
-  if (!mask.empty() || i >= c.inputs.size()) return mask;
-  const auto it = masks_.find(c.inputs[i]);
+  return !mask.empty() || i >= c.inputs.size() ? mask : carried_mask(c, c.inputs[i]);
+}
+
+std::string KerasBuilder::carried_mask(const KerasCall& c, const std::string& value) {
+  const auto it = masks_.find(value);
   if (it == masks_.end()) return "";
-  if (it->second.empty()) lacks(c, "the mask of concatenated values");
-  return it->second;
+  const auto joined = joined_masks_.find(it->second);
+  if (joined == joined_masks_.end()) return it->second;
+  JoinedMask& j = joined->second;
+  if (j.value.empty()) j.value = joined_mask(c, j.inputs, j.axis);
+  return j.value;
+}
+
+// As Keras does: masks as wide as their inputs, ones where there is none; a step counts where any
+// of its features does.
+std::string KerasBuilder::joined_mask(const KerasCall& c, const Values& inputs, int64_t axis) {
+  const auto flags = [&](const char* op, const std::string& x) {
+    return onnx(c, "Cast", {node(c, op, {x})}, {onnx_int("to", 9)});
+  };
+  Values masks;
+  for (const std::string& x : inputs) {
+    const std::string mask = carried_mask(c, x);
+    masks.push_back(
+        mask.empty() ? flags("OnesLike", x)
+                     : node(c, "LogicalOr",
+                            {onnx(c, "Unsqueeze", {mask, numbers({-1})}), flags("ZerosLike", x)}));
+  }
+  const std::string all = onnx(c, "Concat", std::move(masks), {onnx_int("axis", axis)});
+  return node(c, "Any", {all, numbers({-1})});
 }
 
 void KerasBuilder::pass_mask(const KerasLayer& layer, const KerasCall& c, const Values& out) {
@@ -177,8 +206,19 @@ void KerasBuilder::pass_mask(const KerasLayer& layer, const KerasCall& c, const 
     } else if (!c.inputs.empty() && carried(c.inputs[0])) {
       masks_[out[0]] = std::string(masks_[c.inputs[0]]);
     }
-  } else if (layer.mask == KerasMask::unknown) {
-    if (std::any_of(c.inputs.begin(), c.inputs.end(), carried)) masks_[out[0]] = "";
+  } else if (layer.mask == KerasMask::joined) {
+    if (!std::any_of(c.inputs.begin(), c.inputs.end(), carried)) return;
+    JoinedMask joined{c.inputs, c.whole("axis", -1), ""};
+    for (const std::string& x : c.inputs)
+      if (const auto inner = joined_masks_.find(carried(x) ? masks_[x] : "");
+          inner != joined_masks_.end())
+        joined.depth = std::max(joined.depth, inner->second.depth + 1);
+    if (joined.depth >= kMostLazyMasks) {
+      joined.value = joined_mask(c, joined.inputs, joined.axis);
+      joined.depth = 0;
+    }
+    masks_[out[0]] = "mask of " + out[0];
+    joined_masks_[masks_[out[0]]] = std::move(joined);
   } else if (!c.inputs.empty() && std::all_of(c.inputs.begin(), c.inputs.end(), carried)) {
     std::string all = mask_of(c, 0);
     for (size_t i = 1; i < c.inputs.size(); ++i) all = node(c, "LogicalOr", {all, mask_of(c, i)});

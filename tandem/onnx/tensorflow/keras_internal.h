@@ -58,7 +58,7 @@ struct KerasCall {
   std::vector<std::string> options;                        ///< keywords that are true
   int rank;  ///< of the input; 0: the file does not say
   KerasWeights weights;
-  const io::Json* keywords = nullptr;  ///< all of them, as the file has them
+  std::vector<std::pair<std::string, const io::Json*>> constants = {};  ///< numbers by keyword
 
   // ---- the configuration
   const io::Json* find(const char* key) const { return config.find(key); }
@@ -78,13 +78,17 @@ struct KerasCall {
 
 class KerasBuilder;
 /// What becomes of a mask of time steps: it is kept, dropped, made by the layer, all inputs' masks
-/// joined, or not known here.
-enum class KerasMask : uint8_t { kept, dropped, own, merged, unknown };
+/// combined, or joined along an axis.
+enum class KerasMask : uint8_t { kept, dropped, own, merged, joined };
+/// With "channels_first" a layer cannot be called, is called on a transposed input, or gives a
+/// result that has no channels to turn back (without "keepdims").
+enum class KerasImages : uint8_t { none, turned, flat };
 struct KerasLayer {
   std::vector<std::string> (KerasBuilder::*build)(const KerasCall&);
   KerasMask mask;
-  bool images = false;     ///< with "channels_first" it is called on a transposed input
+  KerasImages images = KerasImages::none;
   const char* takes = "";  ///< values by keyword, separated by blanks
+  bool prepares = false;   ///< it prepares images, and is always called as in training
 };
 
 class KerasBuilder {
@@ -142,6 +146,9 @@ class KerasBuilder {
   std::string bias(const KerasCall& c, const std::string& x, size_t i);
   /// The mask of input i: the one that the call names, or the one that the input carries; "": none.
   std::string mask_of(const KerasCall& c, size_t i = 0);
+  /// The mask that a value carries; "": none.
+  std::string carried_mask(const KerasCall& c, const std::string& value);
+  std::string joined_mask(const KerasCall& c, const Values& inputs, int64_t axis);
 
   // ---- layers (keras_layers.cpp)
   Values same(const KerasCall& c);
@@ -209,7 +216,6 @@ class KerasBuilder {
   Values initial_states(const KerasCall& c);
   OnnxAttributes cell_activations(const KerasCall& cell, size_t gates);
   Values recurrent(const KerasCall& c);
-  Values recurrent_cells(const KerasCall& c);
   Values conv_lstm(const KerasCall& c);
   Values bidirectional(const KerasCall& c);
   Values time_distributed(const KerasCall& c);
@@ -217,8 +223,8 @@ class KerasBuilder {
   // ---- attention (keras_attention.cpp)
   std::string projection(const KerasCall& c, const std::string& x, const KerasWeights& weights,
                          const char* role, bool out);
-  std::string attention_bias(const KerasCall& c, const std::string& query,
-                             const std::string& value);
+  std::string attention_bias(const KerasCall& c, const std::string& query, const std::string& value,
+                             const std::string& key);
   Values multi_head_attention(const KerasCall& c);
   Values attention(const KerasCall& c);
 
@@ -228,6 +234,14 @@ class KerasBuilder {
   std::set<std::string> used_;
   std::map<std::string, int64_t> unknown_;
   std::map<std::string, std::string> masks_;  ///< of values that carry one
+  /// The masks of concatenated values, which are made when a layer uses them.
+  struct JoinedMask {
+    Values inputs;
+    int64_t axis;
+    std::string value;  ///< once it is made
+    int depth = 0;      ///< joined masks inside each other
+  };
+  std::map<std::string, JoinedMask> joined_masks_;
   int depth_ = 0;
   bool keras2_ = false;  ///< written before version 3
 };
@@ -239,6 +253,8 @@ int keras_input_rank(const io::Json& layer);
 /// A member, or null; the entries of an array, or none.
 const io::Json& keras_member(const io::Json& j, const char* key);
 const std::vector<io::Json>& keras_entries(const io::Json* j);
+/// The type of Keras's name, as ONNX numbers it; 0: unknown.
+int64_t keras_dtype(std::string_view name);
 
 /// "GlobalAveragePooling2D" as "global_average_pooling2d".
 std::string keras_snake_case(std::string_view name);

@@ -210,7 +210,10 @@ Values KerasBuilder::conv(const KerasCall& c) {
   const Tensor w = c.weights.at(0);
   std::string x = c.in(), padding = c.text("padding", "valid");
   if (padding == "causal") {
-    const int64_t before = (w.size(0) - 1) * c.list("dilation_rate", 1, 1)[0];
+    const std::vector<int64_t> by = c.list("dilation_rate", 1, 1);
+    check_onnx_list(by);
+    if (by.size() != 1 || w.dim() != 3) lacks(c, "causal padding of several dimensions");
+    const int64_t before = (w.size(0) - 1) * by[0];
     x = onnx(c, "Pad", {x, numbers({0, before, 0, 0, 0, 0})});
     padding = "valid";
   }
@@ -442,22 +445,16 @@ Values KerasBuilder::normalization(const KerasCall& c) {
   return {node(c, "RealDiv", {node(c, "Sub", {c.in(), mean_at}), scale_at})};
 }
 
-namespace {
-Tensor numbers_of(const Json* j) {
-  std::vector<double> all;
-  if (j && j->as_array())
-    for (const Json& e : keras_entries(j)) all.push_back(io::number_of(&e));
-  else
-    return full(Shape(), j ? io::number_of(j) : 0.0, DType::f32);
-  return tensor(all, Shape(static_cast<int64_t>(all.size()))).to(DType::f32);
-}
-}  // namespace
-
 Values KerasBuilder::rescaling(const KerasCall& c) {
   const std::string x = onnx(c, "Cast", {c.in()}, {onnx_int("to", 1)});
-  const std::string y =
-      node(c, "Mul", {x, constant(c.name + "/scale", numbers_of(c.find("scale")))});
-  return {node(c, "AddV2", {y, constant(c.name + "/offset", numbers_of(c.find("offset")))})};
+  const auto given = [&](const char* key) {
+    const std::vector<double> all = c.numbers(key);
+    if (all.size() < 2) return number(all.empty() ? 0 : all[0]);
+    const Tensor t = tensor(all, Shape(static_cast<int64_t>(all.size()))).to(DType::f32);
+    return constant(fmt::format("{}/{}", c.name, key), t);
+  };
+  const std::string y = node(c, "Mul", {x, given("scale")});
+  return {node(c, "AddV2", {y, given("offset")})};
 }
 
 // ConvNeXt's factor for each channel; Inception-ResNet's sum of a branch and a scaled one.
@@ -516,8 +513,7 @@ Values KerasBuilder::up_sampling(const KerasCall& c) {
   const std::vector<int64_t> size = c.list("size", dims, 2);
   const std::string mode = c.text("interpolation", "nearest");
   if (mode == "bicubic")
-    return {node(c, "UpSampling", {c.in()}, {onnx_ints("size", size), onnx_text("mode", mode)},
-                 kOnnxKeras)};
+    return {node(c, "UpSampling", {c.in()}, {onnx_ints("size", size)}, kOnnxKeras)};
   if (mode != "nearest" && mode != "bilinear")
     lacks(c, fmt::format("the interpolation '{}'", mode));
   std::vector<double> scales{1};

@@ -7,7 +7,6 @@
 #include <cctype>
 
 #include "tandem/base/budget.h"
-#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/onnx/tensorflow/keras_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -207,11 +206,8 @@ std::string KerasBuilder::input(const Json& layer) {
   if (p.name.empty()) p.name = "input";
   for (int k = 1; !used_.insert(p.name).second; ++k) p.name += "_";
   p.type.kind = OnnxTypeSpec::Kind::tensor;
-  const std::string dtype = io::text_of(config.find("dtype"));
-  p.type.elem = OnnxType::f32;
-  for (int number = 1; number < 30; ++number)
-    if (const io::TfTypeInfo* t = io::find_tf_type(number); t && t->onnx && dtype == t->name)
-      p.type.elem = static_cast<OnnxType>(t->onnx);
+  const int64_t dtype = keras_dtype(io::text_of(config.find("dtype")));
+  p.type.elem = dtype == 0 ? OnnxType::f32 : static_cast<OnnxType>(dtype);
   const Json* shape = config.find("batch_shape");
   if (!shape) shape = config.find("batch_input_shape");
   p.type.has_shape = shape && shape->as_array();
@@ -316,7 +312,7 @@ struct Arguments {
   std::vector<const Json*> all;  ///< in order; nullptr: the next tensor
   std::vector<std::pair<std::string, TensorName>> named;
   std::vector<std::string> options;
-  const Json* keywords = nullptr;
+  std::vector<std::pair<std::string, const Json*>> constants;
 };
 
 void flatten_arguments(const Json& j, Arguments& out, int depth = 0) {
@@ -346,10 +342,11 @@ Arguments arguments_of(const Json& node) {
     return out;
   }
   for (const Json& a : keras_entries(&keras_member(node, "args"))) flatten_arguments(a, out);
-  out.keywords = node.find("kwargs");
   if (const Json::Object* named = keras_member(node, "kwargs").as_object())
     for (const auto& [key, value] : *named) {
-      if (value.as_bool() && *value.as_bool()) out.options.push_back(key);
+      if ((value.as_bool() && *value.as_bool()) || (value.as_int() && *value.as_int() != 0))
+        out.options.push_back(key);
+      if (value.as_int() || value.as_double()) out.constants.emplace_back(key, &value);
       const std::vector<Json>& list = keras_entries(&value);
       for (size_t i = 0; i < std::max<size_t>(1, list.size()); ++i) {
         Arguments one;
@@ -381,7 +378,7 @@ void KerasBuilder::call_nodes(const Json& layer, const KerasWeights& weights, Te
                 a.options,
                 keras_input_rank(layer),
                 weights,
-                a.keywords};
+                a.constants};
     if (c.rank == 0 && !a.tensors.empty()) c.rank = a.tensors[0].rank;
     const auto value = [&](const TensorName& t) {
       const auto it = tensors.find(key_of(t.layer, t.node, t.index));

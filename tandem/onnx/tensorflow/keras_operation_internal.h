@@ -14,10 +14,17 @@ struct KerasOperation {
 
   using Values = KerasBuilder::Values;
   using Function = Values (*)(KerasOperation&);
+  /// What stands among the arguments besides values: numbers; numbers that are floating even where
+  /// they are whole; lists of whole numbers; indices, which the function reads itself.
+  enum class Takes : uint8_t { numbers, floats, lists, indices };
   struct Row {
     const char* op = nullptr;  ///< a node with the arguments as inputs, in this domain
     const char* domain = kOnnxTf;
     Function function = nullptr;
+    Takes takes = Takes::numbers;
+    /// A number of the configuration, as the node's attribute or, without a name, its last input.
+    const char *key = nullptr, *attribute = "";
+    double otherwise = 0;
   };
   static const Row* find(std::string_view type);
 

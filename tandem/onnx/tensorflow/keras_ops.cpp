@@ -12,11 +12,6 @@ using io::Json;
 using Values = KerasBuilder::Values;
 
 namespace {
-const Json& ops_config(const Json& layer) {
-  static const Json nothing;
-  const Json* c = layer.find("config");
-  return c ? *c : nothing;
-}
 bool is_class(const Json* j, const char* name) {
   return j && j->as_object() && io::text_of(j->find("class_name")) == name;
 }
@@ -41,6 +36,7 @@ Values KerasOperation::slices() {
     int64_t from = 0, to = 0, by = 1;
     if (e->as_int()) {
       from = *e->as_int();
+      check_onnx_list({from});
       to = from + 1;
       masks[4] |= bit;
     } else if (e->is_null()) {
@@ -49,7 +45,7 @@ Values KerasOperation::slices() {
       masks[2] |= bit;
     } else if (is_class(e, "__slice__")) {
       const auto part = [&](const char* key, int64_t& v) {
-        const Json* j = ops_config(*e).find(key);
+        const Json* j = keras_member(*e, "config").find(key);
         if (j && j->as_int()) v = *j->as_int();
         return j && j->as_int();
       };
@@ -77,33 +73,57 @@ bool KerasBuilder::is_operation(const Json& layer) {
   if (const Json* module = layer.find("module"))
     return io::text_of(module).find(".ops") != std::string::npos;
   const std::string type = io::text_of(layer.find("class_name"));
-  const Json& config = ops_config(layer);
+  const Json& config = keras_member(layer, "config");
   return config.as_object() && !config.find("trainable") && has_operation(type);
 }
 
 Values KerasBuilder::operation(const KerasCall& c) {
   const KerasOperation::Row* row = KerasOperation::find(c.type);
   if (!row) lacks(c, "this function of keras.ops");
+  using Takes = KerasOperation::Takes;
   KerasOperation o{*this, c, {}};
+  const auto add_number = [&](const Json& v) {
+    if (v.as_int() && row->takes != Takes::floats)
+      o.in.push_back(constant("number", full(Shape(), *v.as_int(), DType::i64)));
+    else
+      o.in.push_back(number(io::number_of(&v)));
+  };
   size_t next = 0;
   for (const Json* a : c.arguments) {
     if (!a) {
       o.in.push_back(c.in(next++));
-    } else if (a->as_int() && c.type != "Divide" && c.type != "TrueDivide" && c.type != "Power") {
-      o.in.push_back(constant("number", full(Shape(), *a->as_int(), DType::i64)));
     } else if (a->as_int() || a->as_double()) {
-      o.in.push_back(number(io::number_of(a)));
-    } else if (c.type == "Take" && a->as_array()) {
+      add_number(*a);
+    } else if (row->takes == Takes::lists && a->as_array()) {
       std::vector<int64_t> at;
       for (const Json& v : *a->as_array()) at.push_back(io::whole_of(&v));
       o.in.push_back(numbers(at));
-    } else if (c.type != "GetItem" && !a->is_null()) {
+    } else if (row->takes != Takes::indices && !a->is_null()) {
       lacks(c, "an argument that is not a number");
     }
   }
   if (c.arguments.empty()) o.in = c.inputs;
-  if (row->function) return row->function(o);
-  for (const auto& [key, value] : c.named) o.in.push_back(value);
+  if (row->function) {
+    if (!c.constants.empty())
+      lacks(c, fmt::format("a number for the argument '{}'", c.constants[0].first));
+    return row->function(o);
+  }
+  // The names of these ops' arguments ascend in their order: condition, x1, x2.
+  std::map<std::string, const Json*> constants(c.constants.begin(), c.constants.end());
+  std::map<std::string, std::string> named(c.named.begin(), c.named.end());
+  for (const auto& [key, v] : constants) named.emplace(key, "");
+  for (const auto& [key, value] : named)
+    if (value.empty()) {
+      add_number(*constants.at(key));
+    } else {
+      o.in.push_back(value);
+    }
+  if (row->key) {
+    const double v = c.number(row->key, row->otherwise);
+    if (*row->attribute)
+      return {node(c, row->op, std::move(o.in), {onnx_float(row->attribute, v)}, row->domain)};
+    o.in.push_back(number(v));
+  }
   return {node(c, row->op, std::move(o.in), {}, row->domain)};
 }
 

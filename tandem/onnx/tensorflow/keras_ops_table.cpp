@@ -3,9 +3,9 @@
 // that take settings.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
-#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/onnx/tensorflow/keras_operation_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -14,14 +14,6 @@ namespace tandem::onnx {
 using io::Json;
 
 namespace {
-
-/// The type of Keras's name, as ONNX numbers it; 0: unknown.
-int64_t onnx_type_of(const std::string& name) {
-  for (int number = 1; number < 30; ++number)
-    if (const io::TfTypeInfo* t = io::find_tf_type(number); t && t->onnx && name == t->name)
-      return t->onnx;
-  return 0;
-}
 
 using Op = KerasOperation;
 using Values = KerasBuilder::Values;
@@ -87,7 +79,7 @@ Values op_same(Op& o) { return {o.x()}; }
 Values op_cast(Op& o) {
   const Json* dtype = o.c.find("dtype");
   if (!dtype || dtype->is_null()) return {o.x()};
-  const int64_t to = onnx_type_of(io::text_of(dtype));
+  const int64_t to = keras_dtype(io::text_of(dtype));
   if (to == 0) o.lacks("this type");
   return {o.onnx("Cast", {o.x()}, {onnx_int("to", to)})};
 }
@@ -143,7 +135,9 @@ Values op_split(Op& o) {
     sizes.assign(static_cast<size_t>(n), 0);
   } else {
     int64_t before = 0;
-    for (const int64_t i : o.c.list("indices_or_sections", 0, 0)) {
+    const std::vector<int64_t> places = o.c.list("indices_or_sections", 0, 0);
+    check_onnx_list(places);
+    for (const int64_t i : places) {
       sizes.push_back(i - before);
       before = i;
     }
@@ -279,7 +273,7 @@ Values op_triangle(Op& o) {
   return {o.onnx("Trilu", {o.x(), o.ints({o.c.whole("k", 0)})}, {onnx_int("upper", upper)})};
 }
 Values op_one_hot(Op& o) {
-  const int64_t to = onnx_type_of(o.c.text("dtype", "float32"));
+  const int64_t to = keras_dtype(o.c.text("dtype", "float32"));
   if (to == 0 || o.c.flag("sparse", false)) o.lacks("this result");
   const std::string y =
       o.tf("OneHot", {o.x(), o.ints({o.c.whole("num_classes", 0)}), o.b.number(1), o.b.number(0)},
@@ -300,44 +294,28 @@ Values op_hard_sigmoid(Op& o) {
   return {o.onnx("HardSigmoid", {o.x()}, {onnx_float("alpha", 1.0 / 6)})};
 }
 Values op_hard_tanh(Op& o) { return {o.tf("ClipByValue", {o.x(), o.b.number(-1), o.b.number(1)})}; }
-/// The function of ours with one number.
-Values op_with_number(Op& o) {
-  struct Number {
-    const char *type, *op, *attribute, *key, *domain;
-    double otherwise;
-  };
-  static constexpr Number kNumbers[] = {
-      {"LeakyRelu", "LeakyRelu", "alpha", "negative_slope", kOnnxTf, 0.2},
-      {"Elu", "Elu", "alpha", "alpha", "", 1},
-      {"Celu", "celu", "", "alpha", kOnnxTandem, 1},
-      {"SoftShrink", "softshrink", "", "threshold", kOnnxTandem, 0.5},
-      {"HardShrink", "hardshrink", "", "threshold", kOnnxTandem, 0.5},
-      {"Squareplus", "Squareplus", "b", "b", kOnnxKeras, 4}};
-  for (const Number& n : kNumbers) {
-    if (o.c.type != n.type) continue;
-    const double v = o.c.number(n.key, n.otherwise);
-    if (!*n.attribute) return {o.b.node(o.c, n.op, {o.x(), o.b.number(v)}, {}, n.domain)};
-    return {o.b.node(o.c, n.op, {o.x()}, {onnx_float(n.attribute, v)}, n.domain)};
-  }
-  o.lacks("this function of keras.ops");
-}
+// With "rms_scaling" the input keeps its mean and gets no offset, but the variance is around it.
 Values op_layer_norm(Op& o) {
-  const bool rms = o.c.type == "RMSNorm" || o.c.flag("rms_scaling", false);
+  const bool rms = o.c.type == "RMSNorm", scaling = o.c.flag("rms_scaling", false);
   const std::string over = o.ints(o.c.list("axis", 1, -1));
   const std::string centred =
       rms ? o.x() : o.tf("Sub", {o.x(), o.onnx("ReduceMean", {o.x(), over})});
   const std::string power = o.onnx("ReduceMean", {o.tf("Square", {centred}), over});
-  const double epsilon = o.c.number("epsilon", rms ? 1e-7 : 1e-5);
-  std::string y =
-      o.tf("Mul", {centred, o.tf("Rsqrt", {o.tf("AddV2", {power, o.b.number(epsilon)})})});
-  const auto value = [&](const char* key, size_t i) {
-    const std::string named = KerasBuilder::named_value(o.c, key);
-    return named.empty() && o.in.size() > i ? o.in[i] : named;
+  const std::string by =
+      o.tf("Rsqrt", {o.tf("AddV2", {power, o.b.number(o.c.number("epsilon", 1e-7))})});
+  std::string y = o.tf("Mul", {scaling ? o.x() : centred, by});
+  const auto value = [&](const char* key, size_t i) {  // "None" among the arguments takes a place
+    std::string found = KerasBuilder::named_value(o.c, key);
+    const auto given = [](const Json* a) { return !a || !a->is_null(); };
+    const std::vector<const Json*>& all = o.c.arguments;
+    if (i < all.size() && given(all[i]))
+      found = o.x(static_cast<size_t>(
+          std::count_if(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i), given)));
+    return found;
   };
-  const std::string scale = value(o.c.type == "RMSNorm" ? "scale" : "gamma", 1),
-                    offset = value("beta", 2);
+  const std::string scale = value(rms ? "scale" : "gamma", 1), offset = value("beta", 2);
   if (!scale.empty()) y = o.tf("Mul", {y, scale});
-  if (!offset.empty()) y = o.tf("AddV2", {y, offset});
+  if (!offset.empty() && !scaling) y = o.tf("AddV2", {y, offset});
   return {y};
 }
 Values op_average(Op& o) {
@@ -378,18 +356,25 @@ Values op_resize(Op& o) {
 // table: a row for each class
 const KerasOperation::Row* KerasOperation::find(std::string_view type) {
   const auto own = [](const char* op) { return Row{op, kOnnxTandem, nullptr}; };
-  const auto by = [](Function f) { return Row{nullptr, "", f}; };
+  const auto by = [](Function f, Takes takes = Takes::numbers) {
+    return Row{nullptr, "", f, takes};
+  };
+  const auto floats = [](const char* op) { return Row{op, kOnnxTf, nullptr, Takes::floats}; };
+  const auto with = [](const char* op, const char* domain, const char* key, double otherwise,
+                       const char* attribute = "") {
+    return Row{op, domain, nullptr, Takes::numbers, key, attribute, otherwise};
+  };
   static const std::unordered_map<std::string_view, Row> all = {
       {"Add", {"AddV2"}},
       {"Subtract", {"Sub"}},
       {"Multiply", {"Mul"}},
-      {"Divide", {"RealDiv"}},
-      {"TrueDivide", {"RealDiv"}},
+      {"Divide", floats("RealDiv")},
+      {"TrueDivide", floats("RealDiv")},
       {"DivideNoNan", {"DivNoNan"}},
       {"FloorDivide", {"FloorDiv"}},
       {"Mod", {"FloorMod"}},
       {"Fmod", {"TruncateMod"}},
-      {"Power", {"Pow"}},
+      {"Power", floats("Pow")},
       {"Maximum", {"Maximum"}},
       {"Minimum", {"Minimum"}},
       {"Fmax", own("fmax")},
@@ -430,12 +415,12 @@ const KerasOperation::Row* KerasOperation::find(std::string_view type) {
       {"Selu", {"Selu"}},
       {"SparsePlus", {"SparsePlus", kOnnxKeras}},
       {"SparseSigmoid", {"SparseSigmoid", kOnnxKeras}},
-      {"LeakyRelu", by(op_with_number)},
-      {"Elu", by(op_with_number)},
-      {"Celu", by(op_with_number)},
-      {"SoftShrink", by(op_with_number)},
-      {"HardShrink", by(op_with_number)},
-      {"Squareplus", by(op_with_number)},
+      {"LeakyRelu", with("LeakyRelu", kOnnxTf, "negative_slope", 0.2, "alpha")},
+      {"Elu", with("Elu", "", "alpha", 1, "alpha")},
+      {"Celu", with("celu", kOnnxTandem, "alpha", 1)},
+      {"SoftShrink", with("softshrink", kOnnxTandem, "threshold", 0.5)},
+      {"HardShrink", with("hardshrink", kOnnxTandem, "threshold", 0.5)},
+      {"Squareplus", with("Squareplus", kOnnxKeras, "b", 4, "b")},
       {"Gelu", by(op_gelu)},
       {"Softmax", by(op_softmax)},
       {"LogSoftmax", by(op_softmax)},
@@ -525,8 +510,8 @@ const KerasOperation::Row* KerasOperation::find(std::string_view type) {
       {"Repeat", by(op_repeat)},
       {"BroadcastTo", by(op_broadcast)},
       {"Pad", by(op_pad)},
-      {"GetItem", by(op_slices)},
-      {"Take", by(op_take)},
+      {"GetItem", by(op_slices, Takes::indices)},
+      {"Take", by(op_take, Takes::lists)},
       {"TakeAlongAxis", by(op_take_along)},
       {"Clip", by(op_clip)},
       {"Einsum", by(op_einsum)},

@@ -15,9 +15,8 @@ using io::Json;
 using Values = KerasBuilder::Values;
 
 const Json& config_of(const Json* layer) {
-  const Json* c = layer ? layer->find("config") : nullptr;
   static const Json nothing;
-  return c ? *c : nothing;
+  return keras_member(layer ? *layer : nothing, "config");
 }
 
 /// Columns [.., gates * units] as ONNX's rows [gates * units, ..], gate `from[i]` in place i.
@@ -215,7 +214,6 @@ Values KerasBuilder::recurrent(const KerasCall& c) {
   const bool backwards = c.flag("go_backwards", false);
   return recurrent_outputs(c, cell_steps(c, backwards), backwards);
 }
-Values KerasBuilder::recurrent_cells(const KerasCall& c) { return recurrent(c); }
 
 // The steps are run one after another by the row "ConvLSTM".
 Values KerasBuilder::conv_lstm(const KerasCall& c) {
@@ -254,12 +252,14 @@ Values KerasBuilder::conv_lstm(const KerasCall& c) {
 Values KerasBuilder::bidirectional(const KerasCall& c) {
   const Json *forward = c.find("layer"), *backward = c.find("backward_layer");
   if (!backward || backward->is_null()) backward = forward;
+  if (!forward || !forward->as_object() || !backward->as_object())
+    fail(fmt::format("the layer '{}' holds no layer", c.name));
   const Values initial = initial_states(c);
   Values parts, states;
   bool sequences = false;
   for (const bool back : {false, true}) {
     const Json& layer = *(back ? backward : forward);
-    const Json& config = config_of(&layer);
+    const Json& config = keras_member(layer, "config");
     std::string name = io::text_of(config.find("name"));
     const std::string prefix = back ? "backward_" : "forward_";
     if (!name.starts_with(prefix))

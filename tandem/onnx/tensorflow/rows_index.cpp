@@ -82,27 +82,6 @@ void tf_top_k(OnnxCall& c) {
   c.set(1, out[1].tensor().to(info_of(type).carrier), type);
 }
 
-void tf_segment_sum(OnnxCall& c) {
-  const Tensor x = c.x(0), ids = c.x(1).to(DType::i64);
-  const int64_t n = c.int_at(2), many = ids.numel();
-  TD_CHECK(ids.dim() >= 1 && ids.dim() <= x.dim(), Shape, "ids {} do not fit {}",
-           c.value(1).describe(), c.value(0).describe());
-  Shape rows(many), result(n);
-  int64_t rest = 1;
-  for (int d = ids.dim(); d < x.dim(); ++d) {
-    rest *= x.size(d);
-    result.push_back(x.shape(d));
-  }
-  onnx_shape(result.to_vector());
-  rows.push_back(rest);
-  const Tensor base = zeros({n, rest}, x.dtype());
-  // Negative ids are dropped: they add zeros to the first segment.
-  const Tensor column = ids.reshape({many, 1});
-  const Tensor kept = where(column < 0, 0, x.reshape(rows)).to(x.dtype());
-  const Tensor at = contiguous(expand(maximum(column, 0), {many, rest}));
-  c.set(0, scatter_add(base, 0, at, kept).reshape(result), c.type(0));
-}
-
 // ---- lists of tensors
 
 OnnxValue::Sequence items_of(const OnnxCall& c) {
@@ -112,7 +91,7 @@ OnnxValue::Sequence items_of(const OnnxCall& c) {
 size_t place_in(const OnnxCall& c, const OnnxValue::Sequence& all) {
   const int64_t i = c.int_at(1);
   TD_CHECK(i >= 0 && i < static_cast<int64_t>(all.size()), Index,
-           "the list has {} tensors, and number {} is expected", all.size(), i);
+           "the list has {} tensors, so there is no number {}", all.size(), i);
   return static_cast<size_t>(i);
 }
 OnnxType element_type(const OnnxCall& c) {
@@ -217,8 +196,6 @@ std::span<const OnnxRow> onnx_tf_index_rows() {
       settings_from(1, {kOnnxTf, "OneHot", 1, 0, tf_one_hot, {kOnnxAny, kOnnxAny, "axis"}}),
       settings_from(
           1, {kOnnxTf, "TopKV2", 1, 0, tf_top_k, {kOnnxAny, kOnnxAny, "index_type ~sorted"}}),
-      settings_from(
-          1, {kOnnxTf, "UnsortedSegmentSum", 1, 0, tf_segment_sum, {kOnnxAny, kOnnxAny, ""}}),
       {kOnnxTf,
        "TensorListReserve",
        1,

@@ -57,8 +57,12 @@ void keras_softmax(OnnxCall& c) {
     }
     x = where(mask != 0, x, x - 3.4028234e38 / 2);
   }
+  if (axes.size() == 1) {
+    c.set_like(0, softmax(x, axes[0].value()));
+    return;
+  }
   const Tensor e = exp(x - amax(x, axes, true));
-  c.set_like(0, axes.size() == 1 ? softmax(x, axes[0].value()) : e / sum(e, axes, true));
+  c.set_like(0, e / sum(e, axes, true));
 }
 
 // ---- steps and masks
@@ -128,7 +132,11 @@ void keras_split_steps(OnnxCall& c) {
 
 // [1, query, value]: whether a query may look at a value: not at later ones, or only at near ones.
 void keras_band(OnnxCall& c) {
-  const int64_t q = c.value(0).shape().at(1), v = c.value(1).shape().at(1);
+  const std::vector<int64_t> queries = c.value(0).shape(), values = c.value(1).shape();
+  TD_CHECK(queries.size() >= 2 && values.size() >= 2, Shape,
+           "expects [batch, steps, ...], got {} and {}", c.value(0).describe(),
+           c.value(1).describe());
+  const int64_t q = queries[1], v = values[1];
   check_onnx_size(onnx_shape({q, v}));
   const Tensor rows = arange(q).reshape({1, q, 1}), columns = arange(v).reshape({1, 1, v});
   const Tensor apart = rows - columns;
@@ -386,7 +394,7 @@ std::span<const OnnxRow> onnx_keras_rows() {
        {6, 3, "strides dilations padding activation gates backwards"}},
       {kOnnxKeras, "Resizing", 1, 0, keras_resizing, {1, 1, "size mode crop pad fill_value"}},
       {kOnnxKeras, "CenterCrop", 1, 0, keras_center_crop, {1, 1, "size"}},
-      {kOnnxKeras, "UpSampling", 1, 0, keras_up_sampling, {1, 1, "size mode"}},
+      {kOnnxKeras, "UpSampling", 1, 0, keras_up_sampling, {1, 1, "size"}},
       {kOnnxKeras, "AdaptivePooling", 1, 0, keras_adaptive_pool, {1, 1, "output_size max"}},
       {kOnnxKeras, "MoveAxis", 1, 0, keras_move_axis, {1, 1, "source destination"}},
       {kOnnxKeras, "Tile", 1, 0, keras_tile, {1, 1, "repeats"}},

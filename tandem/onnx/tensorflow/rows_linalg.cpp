@@ -88,37 +88,37 @@ void tf_fft(OnnxCall& c) {
   Tensor x = c.x(0);
   IntList along;
   for (int d = -dims; d < 0; ++d) along.push_back(d);
-  c.set(0, forward ? fft::fftn(x, {}, along) : fft::ifftn(x, {}, along), OnnxType::f32);
+  c.set(0, forward ? fft::fftn(x, {}, along) : fft::ifftn(x, {}, along));
 }
 template <int dims>
 void tf_rfft(OnnxCall& c) {
   IntList along;
   for (int d = -dims; d < 0; ++d) along.push_back(d);
-  c.set(0, fft::rfftn(c.x(0), onnx_list(c.ints(1)), along), OnnxType::f32);
+  c.set(0, fft::rfftn(c.x(0), onnx_list(c.ints(1)), along));
 }
 template <int dims>
 void tf_irfft(OnnxCall& c) {
   IntList along;
   for (int d = -dims; d < 0; ++d) along.push_back(d);
-  c.set(0, fft::irfftn(c.x(0), onnx_list(c.ints(1)), along), OnnxType::f32);
+  c.set(0, fft::irfftn(c.x(0), onnx_list(c.ints(1)), along));
 }
 
 template <int part>  // 0: real, 1: imaginary
 void tf_part(OnnxCall& c) {
-  c.set(0, contiguous(c.x(0).select(-1, part)), OnnxType::f32);
+  c.set(0, contiguous(c.x(0).select(-1, part)));
 }
-void tf_complex(OnnxCall& c) { c.set(0, stack({c.x(0), c.x(1)}, -1), OnnxType::f32); }
+void tf_complex(OnnxCall& c) { c.set(0, stack({c.x(0), c.x(1)}, -1)); }
 void tf_complex_abs(OnnxCall& c) {
   const Tensor x = c.x(0);
-  c.set(0, hypot(x.select(-1, 0), x.select(-1, 1)), OnnxType::f32);
+  c.set(0, hypot(x.select(-1, 0), x.select(-1, 1)));
 }
 void tf_angle(OnnxCall& c) {
   const Tensor x = c.x(0);
-  c.set(0, atan2(x.select(-1, 1), x.select(-1, 0)), OnnxType::f32);
+  c.set(0, atan2(x.select(-1, 1), x.select(-1, 0)));
 }
 void tf_conjugate(OnnxCall& c) {
   const Tensor x = c.x(0);
-  c.set(0, stack({x.select(-1, 0), -x.select(-1, 1)}, -1), OnnxType::f32);
+  c.set(0, stack({x.select(-1, 0), -x.select(-1, 1)}, -1));
 }
 
 }  // namespace

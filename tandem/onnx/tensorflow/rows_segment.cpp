@@ -35,6 +35,35 @@ Tensor segments(Segment kind, const Tensor& x, const Tensor& ids, int64_t n) {
   }
 }
 
+/// One more than the largest index, at least `least`.
+int64_t past_largest(const std::vector<int64_t>& indices, int64_t least, const char* what) {
+  for (const int64_t i : indices) {
+    TD_CHECK(i >= 0 && i < (int64_t{1} << 28), Index, "the {} {} does not exist", what, i);
+    least = std::max(least, i + 1);
+  }
+  return least;
+}
+/// Whether n rows of x's width may be made.
+void check_rows(int64_t n, const Tensor& x) {
+  Shape s(n);
+  for (int d = 1; d < x.dim(); ++d) s.push_back(x.shape(d));
+  check_onnx_size(s, size_of(x.dtype()));
+}
+
+/// The largest finite number of a floating type.
+double most_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return std::numeric_limits<double>::max();
+    case DType::f16:
+      return 65504;
+    case DType::bf16:
+      return 3.3895313892515355e38;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
 /// Segments that no row belongs to hold `empty` with rows of x's width.
 Tensor filled_segments(const Tensor& y, const Tensor& ids, int64_t n, const Scalar& empty) {
   const Tensor many = segment_sum(ones({ids.size(0)}, DType::i64), ids, n);
@@ -47,55 +76,41 @@ Tensor filled_segments(const Tensor& y, const Tensor& ids, int64_t n, const Scal
 template <Segment kind>
 void tf_segment(OnnxCall& c) {
   const Tensor x = c.x(0), ids = c.x(1).to(DType::i64);
-  const std::vector<int64_t> all = c.ints(1);
   TD_CHECK(ids.dim() == 1 && x.dim() >= 1 && x.size(0) == ids.size(0), Shape,
            "ids {} do not fit {}", c.value(1).describe(), c.value(0).describe());
-  int64_t n = 0;
-  for (const int64_t i : all) {
-    TD_CHECK(i >= 0 && i < (int64_t{1} << 28), Index, "the segment {} does not exist", i);
-    n = std::max(n, i + 1);
-  }
-  check_onnx_loop(static_cast<double>(n), 8);
+  const int64_t n = past_largest(c.ints(1), 0, "segment");
+  check_rows(n, x);
   c.set_like(0, filled_segments(segments(kind, x, ids, n), ids, n,
                                 kind == Segment::product ? Scalar(1) : Scalar(0)));
 }
 
-// Negative ids are dropped; empty segments hold 1, or the type's smallest or largest number.
+// Negative ids are dropped; empty segments hold 0, 1, or the type's smallest or largest number.
 template <Segment kind>
 void tf_unsorted_segment(OnnxCall& c) {
   const Tensor x = c.x(0), ids = c.x(1).to(DType::i64);
   const int64_t n = c.int_at(2);
   TD_CHECK(ids.dim() >= 1 && ids.dim() <= x.dim() && n >= 0, Shape, "ids {} do not fit {}",
            c.value(1).describe(), c.value(0).describe());
-  check_onnx_size(onnx_shape({n}));
-  Shape rows(ids.numel()), result(n);
-  for (int d = ids.dim(); d < x.dim(); ++d) {
-    rows.push_back(x.shape(d));
-    result.push_back(x.shape(d));
-  }
+  Shape shape(ids.numel());
+  for (int d = ids.dim(); d < x.dim(); ++d) shape.push_back(x.shape(d));
+  const Tensor flat = ids.reshape({ids.numel()}), rows = x.reshape(shape);
+  check_rows(n, rows);
   // One more segment takes what is dropped.
-  const Tensor flat = ids.reshape({ids.numel()}), at = where(flat < 0, n, flat);
-  const Tensor y = segments(kind, x.reshape(rows), at, n + 1);
-  const Scalar empty = kind == Segment::product ? Scalar(1)
-                       : kind == Segment::largest
-                           ? (is_floating(x.dtype()) ? Scalar(-3.4028234663852886e38)
-                                                     : Scalar(std::numeric_limits<int32_t>::min()))
-                           : (is_floating(x.dtype()) ? Scalar(3.4028234663852886e38)
-                                                     : Scalar(std::numeric_limits<int32_t>::max()));
-  c.set_like(0, filled_segments(y, at, n + 1, empty).narrow(0, 0, n));
+  const Tensor at = where(flat < 0, n, flat);
+  Tensor y = segments(kind, rows, at, n + 1);
+  if (is_floating(x.dtype()) && (kind == Segment::largest || kind == Segment::smallest)) {
+    const double most = most_of(x.dtype());
+    y = filled_segments(y, at, n + 1, Scalar(kind == Segment::largest ? -most : most));
+  }
+  c.set_like(0, y.narrow(0, 0, n));
 }
 
 // Rows of x that an index chooses, in segments of ascending ids.
 template <Segment kind>
 void tf_sparse_segment(OnnxCall& c) {
   const Tensor x = c.x(0).index_select(0, c.x(1).to(DType::i64)), ids = c.x(2).to(DType::i64);
-  int64_t n = 0;
-  for (const int64_t i : c.ints(2)) {
-    TD_CHECK(i >= 0 && i < (int64_t{1} << 28), Index, "the segment {} does not exist", i);
-    n = std::max(n, i + 1);
-  }
-  if (c.has(3)) n = std::max(n, c.int_at(3));
-  check_onnx_loop(static_cast<double>(n), 8);
+  const int64_t n = past_largest(c.ints(2), c.has(3) ? c.int_at(3) : 0, "segment");
+  check_rows(n, x);
   Tensor y = segments(kind == Segment::mean ? kind : Segment::sum, x, ids, n);
   if (kind == Segment::root) {
     Shape s(n);
@@ -192,10 +207,7 @@ void tf_dynamic_stitch(OnnxCall& c) {
   int64_t most = 0;
   for (size_t i = 0; i < n; ++i) {
     const Tensor index = c.x(i), x = c.x(n + i);
-    for (const int64_t k : c.ints(i)) {
-      TD_CHECK(k >= 0 && k < (int64_t{1} << 28), Index, "{} is not a place", k);
-      most = std::max(most, k + 1);
-    }
+    most = past_largest(c.ints(i), most, "place");
     TD_CHECK(index.dim() <= x.dim(), Shape, "places {} do not fit {}", c.value(i).describe(),
              c.value(n + i).describe());
     Shape s(index.numel());
@@ -312,6 +324,8 @@ std::span<const OnnxRow> onnx_tf_segment_rows() {
       settings_from(1, {kOnnxTf, "SegmentProd", 1, 0, tf_segment<S::product>, {2, 1, ""}}),
       settings_from(1, {kOnnxTf, "SegmentMax", 1, 0, tf_segment<S::largest>, {2, 1, ""}}),
       settings_from(1, {kOnnxTf, "SegmentMin", 1, 0, tf_segment<S::smallest>, {2, 1, ""}}),
+      settings_from(1,
+                    {kOnnxTf, "UnsortedSegmentSum", 1, 0, tf_unsorted_segment<S::sum>, {3, 1, ""}}),
       settings_from(
           1, {kOnnxTf, "UnsortedSegmentProd", 1, 0, tf_unsorted_segment<S::product>, {3, 1, ""}}),
       settings_from(

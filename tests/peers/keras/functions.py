@@ -25,6 +25,8 @@ CASES = {
     "segments": (lambda x, i: [M.segment_sum(x, i), M.segment_mean(x, i), M.segment_prod(x, i), M.segment_max(x, i), M.segment_min(x, i)], X, IDS),
     "unsorted_segments": (lambda x, i: [M.unsorted_segment_sum(x, i, 4), M.unsorted_segment_mean(x, i, 4), M.unsorted_segment_prod(x, i, 4),
                                         M.unsorted_segment_max(x, i, 4), M.unsorted_segment_min(x, i, 4), M.unsorted_segment_sqrt_n(x, i, 4)], X, ANY_IDS),
+    "empty_segments": (lambda x, i: [f(tf.cast(10 * x, t), i, 4) for t in (tf.float16, tf.float64, tf.bfloat16, tf.int32, tf.int64, tf.uint8, tf.int8)
+                                     for f in (M.unsorted_segment_max, M.unsorted_segment_min, M.unsorted_segment_sum)], X, ANY_IDS),
     "sparse_segments": (lambda x, i: [tf.sparse.segment_sum(x, [0, 2, 1, 3], i), tf.sparse.segment_mean(x, [0, 2, 1, 3], i),
                                       tf.sparse.segment_sqrt_n(x, [0, 2, 1, 3], i), tf.sparse.segment_sum(x, [0, 2, 1, 3], i, num_segments=6)], X, IDS),
     "boxes": (lambda b, s: [I.non_max_suppression(b, s, 5, 0.3), I.non_max_suppression(b, s, 9, 0.3, 0.4), *I.non_max_suppression_padded(b, s, 9, 0.3, pad_to_max_output_size=True),
@@ -33,6 +35,8 @@ CASES = {
     "fourier": (lambda x: [tf.abs(tf.signal.rfft(x)), M.real(tf.signal.rfft(x, [12])), M.imag(tf.signal.rfft(x, [20])), tf.signal.irfft(tf.signal.rfft(x)),
                            M.angle(tf.signal.rfft(x[..., 1:])), tf.abs(tf.signal.fft(tf.complex(x, 2.0 * x))), M.real(tf.signal.ifft(tf.complex(x, x))),
                            tf.abs(tf.signal.fft2d(tf.complex(x, x))), tf.signal.irfft2d(tf.signal.rfft2d(x)), M.imag(M.conj(tf.signal.rfft(x)))], WAVE),
+    "fourier64": (lambda x: [tf.abs(tf.signal.rfft(x)), M.real(tf.signal.rfft(x, [12])), M.imag(tf.signal.fft(tf.complex(x, 2 * x))), tf.signal.irfft(tf.signal.rfft(x)),
+                             M.angle(M.conj(tf.signal.rfft(x)))], WAVE.astype("float64")),
     "matrices": (lambda a, p, b: [tf.linalg.inv(a), tf.linalg.inv(a, adjoint=True), tf.linalg.cholesky(p), tf.linalg.solve(a, b), tf.linalg.solve(a, b, adjoint=True),
                                   tf.linalg.triangular_solve(a, b), tf.linalg.triangular_solve(a, b, lower=False), tf.linalg.triangular_solve(a, b, adjoint=True),
                                   tf.linalg.det(a), *tf.linalg.slogdet(a), tf.linalg.diag_part(a), tf.linalg.diag(b), tf.linalg.set_diag(a, a[:, 0]),

@@ -40,7 +40,7 @@ RANDOM = {"RandomBrightness": (0.2,), "RandomColorDegeneration": (0.2,), "Random
           "RandomElasticTransform": (), "RandomErasing": (), "RandomFlip": (), "RandomGaussianBlur": (), "RandomGrayscale": (),
           "RandomHue": (0.2,), "RandomInvert": (), "RandomPerspective": (), "RandomPosterization": (4,), "RandomRotation": (0.2,),
           "RandomSaturation": (0.2,), "RandomSharpness": (0.2,), "RandomShear": (), "RandomTranslation": (0.2, 0.2),
-          "RandomZoom": (0.2,), "AugMix": (), "CutMix": (), "MixUp": (), "RandAugment": (), "Solarization": ()}
+          "RandomZoom": (0.2,), "AugMix": (), "CutMix": (), "MixUp": (), "RandAugment": (), "Solarization": (), "Equalization": ()}
 ACTIVATIONS = ["celu", "elu", "exponential", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
                "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_shrink", "softmax",
                "softplus", "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus", "tanh", "tanh_shrink"]
@@ -95,6 +95,10 @@ CASES = {
     "mask_attended": lambda: masked(lambda x: attend()(x), n=2),
     "mask_causal": lambda: masked(lambda x: attend(use_causal_mask=True)(x), n=2),
     "mask_query": lambda: masked(lambda x: [L.Attention()([x, x])], n=2),
+    "mask_key": lambda: masked(lambda x: L.MultiHeadAttention(2, 3)(x * 2.0, L.Dense(3)(x[:, :]), key=x), n=2),
+    "mask_joined": lambda: masked(lambda x: [L.LSTM(3)(L.Concatenate()([x, L.Dense(2)(x)])), L.GRU(2)(L.Concatenate(1)([x, L.Dense(4)(x[:, 1:])])),
+                                             L.GRU(3, return_sequences=True)(L.Add()([x, L.Concatenate()([L.Dense(1)(x), L.Dense(3)(x)])])),
+                                             L.SimpleRNN(2)(L.Concatenate(1)([L.Concatenate(1)([x, x]), x])), attend()(L.Concatenate(1)([x, L.Dense(4)(x)]))], n=2),
     "Masking": lambda: masked_steps(L.Dense(4, "tanh"), L.LSTM(3, return_sequences=True), L.GRU(2)),
     "MaskingTwo": lambda: masked_steps(L.Bidirectional(L.GRU(2, return_sequences=True)), L.Dropout(0.1), L.SimpleRNN(3)),
     "adaptive": lambda: on(lambda x: [L.AdaptiveAveragePooling2D((3, 4))(x), L.AdaptiveMaxPooling2D(4)(x)], IMAGE),
@@ -106,7 +110,8 @@ CASES = {
     "ReversibleEmbedding": lambda: reversible(),
     "channels_first": lambda: on(lambda x: [L.ZeroPadding2D(1, data_format="channels_first")(x), L.UpSampling2D(2, data_format="channels_first")(x),
                                             L.Flatten(data_format="channels_first")(x), L.GlobalAveragePooling2D(data_format="channels_first")(x)], (3, 4, 5)),
-    "UpSampling": lambda: on(lambda x: [L.UpSampling2D((2, 3), interpolation="bicubic")(x), L.UpSampling2D(2)(x)], (4, 5, 2)),
+    "UpSampling": lambda: on(lambda x: [L.UpSampling2D((2, 3), interpolation="bicubic")(x), L.UpSampling2D(2)(x),
+                                        L.UpSampling2D((3, 2), interpolation="bilinear")(x)], (4, 5, 2)),
     "slices": lambda: on(lambda x: [x[:, 0], x[..., ::2], x[:, -1, None, 1:3], x[:, 1:-1]], (4, 5)),
     "shapes": lambda: on(lambda x: [K.reshape(x, (-1, 20)), K.transpose(x, (0, 2, 1)), K.swapaxes(x, 1, 2), K.moveaxis(x, 1, -1),
                                     K.expand_dims(x, 1), K.squeeze(x[:, :1], 1), K.concatenate([x, x], 1), K.stack([x, x], 1),
@@ -120,6 +125,13 @@ CASES = {
                                        K.silu(x), K.softmax(x, 1), K.leaky_relu(x), K.one_hot(K.cast(3.0 * x, "int32"), 4), K.tril(x), K.triu(x, 1),
                                        K.maximum(x, 0.5), K.mod(x, 0.3), K.einsum("abc,abd->acd", x, x), K.matmul(x, K.transpose(x, (0, 2, 1))),
                                        K.tensordot(x, K.ones_like(x[0]), axes=[[2], [1]]), K.diff(x, axis=1), x ** 2, x // 0.3], (4, 5)),
+    "keywords": lambda: on(lambda x: [K.add(x, x2=2.0), K.subtract(x1=3.0, x2=x), K.divide(x, x2=2), K.where(x > 0.5, x1=x, x2=1.0), K.where(x > 0.5, x, x2=0.5),
+                                      K.power(x, x2=3)], (4, 5)),
+    "settings": lambda: on(lambda x: [K.leaky_relu(x, 0.3), K.elu(x, 0.7), K.celu(x, 0.6), K.soft_shrink(x, 0.4), K.hard_shrink(x, 0.3), K.squareplus(x, 2), K.elu(x)],
+                           (4, 5), low=-2),
+    "normalized": lambda: on(lambda x: [K.layer_normalization(x), K.layer_normalization(x, x[0, 0], x[1, 1]), K.layer_normalization(x, None, x[0, 0], epsilon=0.1),
+                                        K.layer_normalization(x, x[0, 0], axis=-1, rms_scaling=True), K.rms_normalization(x, x[0, 0]), K.rms_normalization(x, epsilon=0.2),
+                                        L.LayerNormalization(rms_scaling=True)(x)], (4, 5)),
 }
 
 # What a file cannot hold as a graph, and why.
@@ -128,9 +140,14 @@ REFUSED = {
     "ContrastLimitedAdaptiveHistogramEqualization": lambda: on(L.ContrastLimitedAdaptiveHistogramEqualization(), IMAGE),
     "Hashing": lambda: on(L.Hashing(5), (4,), dtype="int32"),
     "IntegerLookup": lambda: on(L.IntegerLookup(vocabulary=[1, 2, 3]), (4,), dtype="int64"),
-    "MelSpectrogram": lambda: on(L.MelSpectrogram(8, fft_length=64, sequence_stride=32), (256,)),
+    "MelSpectrogram": lambda: on(L.MelSpectrogram(fft_length=64, sequence_stride=32, num_mel_bins=8), (256,)),
     "STFTSpectrogram": lambda: on(L.STFTSpectrogram(frame_length=64), (256, 1)),
 }
+
+# Public classes without a case: base classes, and layers of the kinds above that need files, other
+# frameworks or modules of Python.
+NO_CASE = {"Layer", "Wrapper", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper", "HashedCrossing", "StringLookup",
+           "TextVectorization", "MaxNumBoundingBoxes"}
 
 
 def reversible():

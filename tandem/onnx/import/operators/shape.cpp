@@ -40,7 +40,7 @@ void reshape_to(OnnxCall& c) {
   const bool zeros = c.attr("allowzero", 0);
   for (size_t i = 0; i < wanted->size(); ++i) {
     const int64_t d = (*wanted)[i];
-    TD_CHECK(d >= -1 && d <= (int64_t{1} << 40), Shape, "expected the size {}", d);
+    TD_CHECK(d >= -1 && d <= (int64_t{1} << 40), Shape, "a size is {}", d);
     if (d == 0 && !zeros)
       s.push_back(x.shape(static_cast<int64_t>(i)));
     else
