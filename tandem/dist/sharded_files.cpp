@@ -22,6 +22,18 @@ std::string part_file(const std::string& folder, int64_t rank, int64_t ranks) {
   return fmt::format("{}/rank-{:05}-of-{:05}.safetensors", folder, rank + 1, ranks);
 }
 
+// Shapes of parameters, which their parts do not have: what "index.json" says of them.
+io::Json shapes_of(const std::vector<NamedParam>& params) {
+  io::Json::Object shapes;
+  for (const NamedParam& p : params) {
+    io::Json::Array dims;
+    const Shape shape = p.param.cell()->spec().shape;
+    for (const int64_t d : shape.values()) dims.emplace_back(d);
+    shapes.emplace_back(p.name, std::move(dims));
+  }
+  return shapes;
+}
+
 /// The tensors of all files: parts by what they are parts of and where they begin, and whole ones.
 struct Parts {
   std::map<std::string, std::map<int64_t, Tensor>> parts;
@@ -105,19 +117,6 @@ struct Parts {
     parts[name.substr(0, sign)][std::stoll(begin)] = value.flatten();
   }
 };
-
-// Shapes of parameters, which their parts do not have: what "index.json" says of them.
-io::Json shapes_of(const std::vector<NamedParam>& params) {
-  io::Json::Object shapes;
-  for (const NamedParam& p : params) {
-    io::Json::Array dims;
-    const Shape shape = p.param.cell()->spec().shape;
-    for (const int64_t d : shape.values()) dims.emplace_back(d);
-    shapes.emplace_back(p.name, std::move(dims));
-  }
-  return shapes;
-}
-
 }  // namespace
 
 void DataParallel::save_sharded(const std::string& folder, const optim::Optimizer& optimizer) {

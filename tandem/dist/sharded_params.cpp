@@ -214,8 +214,9 @@ void ShardedParams::launch(size_t unit) {
   for (const size_t i : u.params) {
     Place& p = places_[i];
     const Tensor v = p.shard.cell()->read().contiguous();
-    std::memcpy(byte_at(u.sent, p.offset + p.begin - first(u)), v.impl()->data,
-                bytes_of(p.end - p.begin, u.dtype));
+    if (p.begin < p.end)
+      std::memcpy(byte_at(u.sent, p.offset + p.begin - first(u)), v.impl()->data,
+                  bytes_of(p.end - p.begin, u.dtype));
     p.gathered = p.shard.cell()->generation();
   }
   const Context& c = context();

@@ -111,7 +111,7 @@ void Optimizer::check_new(const ParamGroup& group) const {
 void Optimizer::check_sharding(const std::vector<Param>& params) const {
   if (elementwise()) return;
   for (const Param& p : params)
-    TD_CHECK(detail::shard_role(*p.cell()) != detail::ShardRole::part, Unsupported,
+    TD_CHECK(tandem::detail::shard_role(*p.cell()) != tandem::detail::ShardRole::part, Unsupported,
              "{} on parts of parameters ('{}'): its updates look at whole ones\nUse Sharding::none "
              "(strategy: ddp), or an elementwise optimizer such as AdamW.",
              type_, p.name());

@@ -112,7 +112,8 @@ void Optimizer::step(SourceLocation loc) {
   } finally{running_};
   try {
     for (const Param& p : params_)
-      TD_CHECK(detail::shard_role(*p.cell()) != detail::ShardRole::whole, Unsupported,
+      TD_CHECK(tandem::detail::shard_role(*p.cell()) != tandem::detail::ShardRole::whole,
+               Unsupported,
                "'{}' is sharded over ranks, and this optimizer has it as a whole: its gradient is "
                "elsewhere\nGive the optimizer DataParallel::parameters(), or call "
                "shard_optimizer().",

@@ -258,8 +258,9 @@ TEST_F(TensorFlow, KerasNumbersByKeyword) {
   expect_near(result("Subtract", "", R"("x2": 2.5)"), (rows - 2.5).to(DType::f64));
   expect_near(result("Divide", "", R"("x2": 2)"), (rows / 2).to(DType::f64));
   expect_near(result("Add", ", 3", ""), (rows + 3).to(DType::f64));
-  write_keras(folder / "net.keras", one_layer("RandomFlip", "", "", R"("training": true)"));
-  EXPECT_EQ(OnnxModel::load(folder / "net.keras").parameters().size(), 0u);
+  write_keras(folder / "net.keras",
+              one_layer("RandomFlip", "", "", R"("training": true)", "[4, 2]"));
+  expect_near(OnnxModel::load(folder / "net.keras")({rows})[0], rows.to(DType::f64));
 }
 
 }  // namespace

@@ -89,11 +89,8 @@ TEST(AdaptedTexts, GrowTogetherAsEachAlone) {
 
 // A draft model knows no adapters: it guesses for their texts, too, and changes none of them.
 TEST(AdaptedTexts, WithADraftModel) {
-  TextEngineOptions o{.streams = 3,
-                      .length = 20,
-                      .block = 4,
-                      .piece = 3,
-                      .adapters = adapters_of_family("gpt2")};
+  TextEngineOptions o{
+      .streams = 3, .length = 20, .block = 4, .piece = 3, .adapters = adapters_of_family("gpt2")};
   o.draft = golden_model("gpt2");
   TextEngine engine(golden_model("gpt2"), o);
   const AdaptedTokens prompt = {3, 4, 5, 6, 7, 8, 9, 10};

@@ -29,9 +29,8 @@ std::map<std::string, AdaptedLayer> layers_to_adapt(PretrainedModel& model) {
     if (const detail::ProjectionKind* kind = detail::projection_kind_of(*module)) {
       AdaptedLayer& l = out[path] = {module, {}, kind->turned};
       if (const detail::CodedWeight& coded = kind->coded(*module); coded.defined()) {
-        const PackedCodes w = coded.value();
-        l.in = w.codes.size(1) * w.codes.size(2) * 8 / w.bits;
-        l.out = w.codes.size(0);
+        l.in = coded.columns;
+        l.out = coded.codes.size(0);
       }
     } else if (module->type() == "Linear") {
       out[path] = {module};
@@ -184,8 +183,9 @@ Adapter load_adapter(const FilePath& folder, PretrainedModel& model) {
     TD_CHECK(m.b.size(1) == r && m.a.size(1) == layer.in && m.b.size(0) == layer.out, Format,
              "{}: '{}' expects lora_A [{}, {}] and lora_B [{}, {}], got {} and {}", file, path, r,
              layer.in, layer.out, r, m.a.shape().to_string(), m.b.shape().to_string());
-    TD_CHECK(!m.base.defined() || (layer.weight.defined() && m.base.shape() == layer.weight.value().shape() &&
-                                   equal(m.base.to(layer.weight.dtype()), layer.weight.value())),
+    TD_CHECK(!m.base.defined() ||
+                 (layer.weight.defined() && m.base.shape() == layer.weight.value().shape() &&
+                  equal(m.base.to(layer.weight.dtype()), layer.weight.value())),
              Unsupported, "{}: '{}' has another weight than the model", file, path);
     const double rank = static_cast<double>(r);
     const double scale = alphas.of(path) / (rooted ? std::sqrt(rank) : rank);

@@ -84,9 +84,8 @@ PackedCodes codes_of(const StateDict& files, const std::string& layer, const Cod
                     z.columns * each == n && group > 0 && groups == (k + group - 1) / group &&
                     group * c.bits % 8 == 0;
   TD_CHECK(fits, Format, "{}: qweight, qzeros and scales do not fit each other", layer);
-  TD_CHECK(weight == Shape(n, k), Format,
-           "{}.qweight holds codes [{}, {}], the model expects {}", layer, n, k,
-           weight.to_string());
+  TD_CHECK(weight == Shape(n, k), Format, "{}.qweight holds codes [{}, {}], the model expects {}",
+           layer, n, k, weight.to_string());
   if (const Tensor* g = files.find(layer + ".g_idx")) {
     const std::vector<int64_t> at = g->to_vector<int64_t>();
     bool plain = static_cast<int64_t>(at.size()) == k;

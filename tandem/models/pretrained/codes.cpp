@@ -20,7 +20,7 @@ const detail::ProjectionKind& kind_of(const CodedLayer& l) {
 
 Tensor CodedLayer::weight() const {
   const detail::ProjectionKind& kind = kind_of(*this);
-  if (has_codes()) return dequantize_codes(codes());
+  if (has_codes()) return dequantize_codes(codes()).narrow(1, 0, kind.coded(*module).columns);
   const Tensor w = kind.weight(*module);
   return kind.turned ? w.t() : w;
 }
@@ -35,6 +35,7 @@ void CodedLayer::set_weight(const Tensor& w) const {
 void CodedLayer::set_codes(const PackedCodes& w) const {
   const detail::ProjectionKind& kind = kind_of(*this);
   const bool first = !has_codes();
+  if (first) kind.coded(*module).columns = weight().size(1);
   kind.coded(*module).set(w);
   if (first) kind.use(*module);
 }

@@ -12,6 +12,7 @@ namespace tandem::models::detail {
 struct CodedWeight {
   Buffer codes, scale, zero;
   int64_t bits = 0;
+  int64_t columns = 0;  ///< of the weight; its last group may have more codes
   bool defined() const { return codes.defined(); }
   PackedCodes value() const;
   void set(const PackedCodes& w);

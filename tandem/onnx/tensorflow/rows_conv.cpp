@@ -46,8 +46,8 @@ OnnxAttributes window_of(const OnnxCall& c, const Layout& l, const char* kernel)
     return a;
   }
   const std::vector<int64_t> all = c.attr_ints("explicit_paddings");
-  TD_CHECK(all.size() == 2 * (l.spatial + 2), Value, "has {} explicit pads, expected {}", all.size(),
-           2 * (l.spatial + 2));
+  TD_CHECK(all.size() == 2 * (l.spatial + 2), Value, "has {} explicit pads, expected {}",
+           all.size(), 2 * (l.spatial + 2));
   std::vector<int64_t> pads(2 * l.spatial);
   for (size_t d = 0; d < l.spatial; ++d) {
     const size_t from = 2 * (d + (l.last ? 1 : 2));

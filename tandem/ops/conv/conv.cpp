@@ -23,8 +23,8 @@ void check_list(const char* name, const IntList& list, int d, int64_t least) {
 
 IntList spread(const char* name, const IntList& list, int d) {
   if (list.rank() == d) return list;
-  TD_CHECK(list.rank() == 1, Value, "{} {} has {} entries, expected 1 or {}", name, list.to_string(),
-           list.rank(), d);
+  TD_CHECK(list.rank() == 1, Value, "{} {} has {} entries, expected 1 or {}", name,
+           list.to_string(), list.rank(), d);
   IntList r;
   for (int i = 0; i < d; ++i) r.push_back(list[0]);
   return r;

@@ -78,9 +78,8 @@ void texts(std::string& out, const std::vector<ModelVersionPtr>& all) {
     line("cancelled", c.cancelled);
     line("rejected", c.rejected);
   }
-  family(
-      out, "tandem_tokens_total", "counter",
-      "Tokens read, found in the cache and generated; tokens guessed, and guesses accepted.");
+  family(out, "tandem_tokens_total", "counter",
+         "Tokens read, found in the cache and generated; tokens guessed, and guesses accepted.");
   for (const ModelVersionPtr& v : of) {
     const TextCounts& c = v->text->engine.counts();
     const auto line = [&](const char* kind, uint64_t n) {
