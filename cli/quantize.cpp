@@ -4,9 +4,11 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
+#include "tandem/base/error.h"
 #include "tandem/recipe/quantize.h"
 #include "tandem/recipe/quantize_weights.h"
 
@@ -26,6 +28,8 @@ struct QuantizeVerb {
 int64_t code_bits(const std::string& weights) {
   for (const int64_t bits : {2, 4, 8})
     if (weights == fmt::format("int{}", bits)) return bits;
+  TD_CHECK(!weights.starts_with("int") || std::filesystem::exists(weights), Value,
+           "--weights {}: expected int2, int4, int8 or a file of weights", weights);
   return 0;
 }
 

@@ -207,7 +207,7 @@ std::string to_string(WeightMethod m) {
 WeightMethod weight_method_of(std::string_view name) {
   for (const WeightMethod m : {WeightMethod::rtn, WeightMethod::gptq, WeightMethod::awq})
     if (to_string(m) == name) return m;
-  TD_FAIL(Value, "'{}' is no method of rounding weights\nThere are rtn, gptq and awq.", name);
+  TD_FAIL(Value, "'{}' is not a method of rounding weights\nThere are rtn, gptq and awq.", name);
 }
 
 void InputSums::add(const Tensor& in) {

@@ -92,7 +92,7 @@ void WeightQuantising::windows_of_recipe(const Recipe& recipe) {
         const std::vector<Tensor> batch = from.fields(i);
         TD_CHECK(batch.size() >= 2 && batch[0].dim() == 2 && batch[0].shape() == batch[1].shape() &&
                      !is_floating(batch[0].dtype()),
-                 Value, "the data of '{}' is no text: its batches are not tokens and what follows",
+                 Value, "the data of '{}' is not text: its batches are not tokens and what follows",
                  recipe.file);
         const int64_t take = std::min(windows, batch[0].size(0));
         to.push_back({batch[0].narrow(0, 0, take), batch[1].narrow(0, 0, take)});

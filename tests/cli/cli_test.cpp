@@ -207,6 +207,25 @@ TEST_F(Tool, FoldersNameTheirInputsAndOutputs) {
     EXPECT_TRUE(has(r.text, name)) << r.text;
 }
 
+TEST_F(Tool, WeightsOfFewBits) {
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  const std::string model = std::string(root ? root : ".") + "/tests/golden/hf/gpt2 ",
+                    out = ::testing::TempDir() + "cli_codes";
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"int5", "--weights int5: expected int2, int4, int8 or a file of weights"},
+      {"int4 --group 0", "groups of 0"},
+      {"int4 --method percentile", "'percentile' is not a method of rounding weights"},
+      {"int4 --method gptq", "there is no data"}};
+  for (const auto& [weights, says] : mistakes) {
+    const Result r = tool("quantize " + model + out + " --weights " + weights + " 2>&1");
+    EXPECT_EQ(r.code, 1);
+    EXPECT_TRUE(has(r.text, says)) << r.text;
+  }
+  const Result r = tool("quantize " + model + out + " --weights int4 --group 8 2>&1");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "2 layers in int4, groups of 8")) << r.text;
+}
+
 TEST_F(Tool, PredictsAndTimes) {
   const std::string dir = ::testing::TempDir(), w = dir + "cli_lenet.pth", x = dir + "cli_x.npy";
   FILE* f = fopen(x.c_str(), "wb");

@@ -115,7 +115,8 @@ TEST(FileMustFail, Reading) {
                 "': No such file or directory. There is no "
                 "folder '" +
                 (folder / "c") + "': check the path.");
-  EXPECT_NE(error_of([] { read_file("nowhere.bin"); }).find(" It starts in '/"), std::string::npos);
+  EXPECT_NE(error_of([] { read_file("nowhere.bin"); }).find(" The path is relative to '/"),
+            std::string::npos);
   EXPECT_EQ(error_of([&] { read_file(folder.path()); }),
             "Io: cannot open '" + folder.path().string() + "': Is a directory.");
   EXPECT_EQ(error_of([&] { read_file(folder / "a", 4); }),

@@ -31,7 +31,7 @@ TEST(SearchRange, ReadsAndNamesMistakes) {
   EXPECT_EQ(c.text_at(1), "c");
   const std::pair<const char*, const char*> kBroken[] = {
       {"fast", "'fast' is not a range"},   {"1..x", "'x' is not a number"},
-      {"2..1", "expects low < high"},      {"log 0..1", "and above 0"},
+      {"2..1", "needs low < high"},        {"log 0..1", "and above 0"},
       {"..", "'' is not a number"},        {"log -1..1", "and above 0"},
       {"0..inf", "'inf' is not a number"},
   };

@@ -317,8 +317,8 @@ TEST(Http, AsksAndNamesWhatIsWrong) {
     EXPECT_TRUE(s.last().ends_with("\r\n\r\ntext")) << s.last();
   }
   const std::pair<std::string, const char*> kCases[] = {
-      {"https://a/b", "expects the form http://host"},
-      {"http:///x", "expects the form http://host"},
+      {"https://a/b", "Write http://host[:port]/path"},
+      {"http:///x", "Write http://host[:port]/path"},
       {"http://127.0.0.1:1/x", "gives no answer (connect: Connection refused)"},
   };
   for (const auto& [url, want] : kCases) {

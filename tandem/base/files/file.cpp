@@ -51,7 +51,7 @@ TD_COLD std::string hint_for_missing(const std::string& path) {
   std::string start;
   if (path[0] != '/')
     if (char* here = ::getcwd(nullptr, 0)) {
-      start = std::string(" It starts in '") + here + "'.";
+      start = std::string(" The path is relative to '") + here + "'.";
       std::free(here);
     }
   if (::access(folder.c_str(), F_OK) != 0)

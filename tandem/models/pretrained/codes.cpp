@@ -12,7 +12,7 @@ namespace {
 
 const detail::ProjectionKind& kind_of(const CodedLayer& l) {
   const detail::ProjectionKind* kind = detail::projection_kind_of(*l.module);
-  TD_CHECK(kind, Internal, "'{}' is no layer whose weight may be codes", l.name);
+  TD_CHECK(kind, Internal, "'{}' is not a layer whose weight may be codes", l.name);
   return *kind;
 }
 
