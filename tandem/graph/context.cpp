@@ -62,6 +62,10 @@ Error with_place(const Error& e, const char* op, SourceLocation loc) {
                e.layer().empty() ? current_layer() : e.layer());
 }
 
+Error renamed(const Error& e, const char* op, SourceLocation loc) {
+  return with_place(Error(e.kind(), e.message(), e.hint(), op, e.loc(), e.layer()), op, loc);
+}
+
 void DeviceGuard::check_device(Device device) { device_memory(device); }
 
 bool is_grad_enabled() { return context().grad_enabled; }

@@ -72,6 +72,8 @@ TD_API SourceLocation user_line(SourceLocation loc);
 TD_API const std::string& current_layer();
 /// `e` with op, layer and line filled in where missing.
 TD_API Error with_place(const Error& e, const char* op, SourceLocation loc);
+/// `e` as an error of `op`, the function that the user called, not of one that it is made of.
+TD_API Error renamed(const Error& e, const char* op, SourceLocation loc);
 
 /// Ops inside are not recorded for gradients.
 class TD_API NoGradGuard {

@@ -18,4 +18,19 @@ Tensor range(double start, double end, double step, DType dtype, SourceLocation 
   });
 }
 
+Tensor empty_strided(Shape size, IntList stride, DType dtype, SourceLocation loc) {
+  return detail::composed("empty_strided", loc, [&] {
+    TD_CHECK(size.rank() == stride.rank(), Shape, "size is {}, stride {}", size.to_string(),
+             stride.to_string());
+    return empty(size, dtype);
+  });
+}
+Tensor empty_permuted(Shape size, IntList physical_layout, DType dtype, SourceLocation loc) {
+  return detail::composed("empty_permuted", loc, [&] {
+    TD_CHECK(size.rank() == physical_layout.rank(), Shape, "size is {}, physical_layout {}",
+             size.to_string(), physical_layout.to_string());
+    return empty(size, dtype);
+  });
+}
+
 }  // namespace tandem

@@ -26,9 +26,11 @@ DType result_type(const Operand& a, const Operand& b) {
 bool can_cast(DType from, DType to) { return category(from) <= category(to); }
 
 bool is_nonzero(const Tensor& x, SourceLocation loc) {
-  return x.dtype() == DType::b8   ? x.item<bool>(loc)
-         : is_floating(x.dtype()) ? x.item<double>(loc) != 0
-                                  : x.item<int64_t>(loc) != 0;
+  return detail::named("is_nonzero", loc, [&] {
+    return x.dtype() == DType::b8   ? x.item<bool>(loc)
+           : is_floating(x.dtype()) ? x.item<double>(loc) != 0
+                                    : x.item<int64_t>(loc) != 0;
+  });
 }
 
 uint64_t seed() {

@@ -34,7 +34,7 @@ decltype(auto) named(const char* op, SourceLocation loc, F&& f) {
     return f();
   } catch (const Error& e) {
     if (e.op() == op && e.loc().file) throw;
-    throw with_place(Error(e.kind(), e.message(), e.hint(), op, e.loc(), e.layer()), op, loc);
+    throw renamed(e, op, loc);
   }
 }
 

@@ -179,7 +179,7 @@ TEST(MustFail, Modules) {
     FAILS_ANYWHERE(layer_dtype, DType, "linear|float64|float32|In layer fc1", net(ones({1, 4}, float64))),
     FAILS(layer_index, Index, "index|99|In layer Embedding", words(full({1}, 99))),
     FAILS(layer_conv, Shape, "conv|In layer Conv2d", conv(ones({1, 4, 8, 8}))),
-    {"layer_norm_one", ErrorKind::Value, "batch_norm_train|one value per channel|In layer BatchNorm1d", [&] { bn(ones({1, 4})); }, SourceLocation{}},
+    {"layer_norm_one", ErrorKind::Value, "batch_norm|one value per channel|In layer BatchNorm1d", [&] { bn(ones({1, 4})); }, SourceLocation{}},
     FAILS_ANYWHERE(forgotten_layer, Value, "Forgotten|TD_REGISTER|Linear", Forgotten()),
     FAILS_ANYWHERE(named_twice, Value, "TD_REGISTER|fc1|twice", Twice()),
     FAILS_ANYWHERE(load_missing, Value, "fc2.bias|missing", net.load_state_dict(missing)),

@@ -83,8 +83,8 @@ TEST_F(ConvTest, Vmap) {
 }
 
 TEST_F(ConvTest, Errors) {
-  expect_error(ErrorKind::Shape, "conv: weight expects 16 input channels, x is [8, 3, 32, 32] (3)",
-               [] {
+  expect_error(ErrorKind::Shape,
+               "conv2d: weight expects 16 input channels, x is [8, 3, 32, 32] (3)", [] {
                  conv2d(zeros({8, 3, 32, 32}), zeros({4, 16, 3, 3}));
                });
   expect_error(ErrorKind::Shape, "kernel of 5 does not fit an input of 4", [] {

@@ -36,6 +36,7 @@ namespace {
 using detail::check_list;
 using detail::floor_div;
 using detail::merge_dims;
+using detail::named;
 using detail::placed;
 using detail::split_dim;
 using detail::spread;
@@ -349,7 +350,8 @@ Tensor conv_nd(const char* name, int d, Tensor x, Tensor w, Tensor b, const Conv
              want.to_string(), x.shape().to_string(), x.shape(0).to_string(), hint);
   });
   if (single) x = x.unsqueeze(0, loc);
-  Tensor y = conv(std::move(x), std::move(w), std::move(b), a, loc);
+  Tensor y =
+      named(name, loc, [&] { return conv(std::move(x), std::move(w), std::move(b), a, loc); });
   return single ? y.squeeze(0, loc) : y;
 }
 
@@ -422,7 +424,8 @@ Tensor transpose_nd(const char* name, int d, Tensor x, Tensor w, Tensor b, const
   });
   bool single = x.dim() == d + 1;
   if (single) x = x.unsqueeze(0, loc);
-  Tensor y = conv_backward_input(std::move(x), std::move(w), a, loc);
+  Tensor y =
+      named(name, loc, [&] { return conv_backward_input(std::move(x), std::move(w), a, loc); });
   IntList ends;
   for (int i = d - 1; i >= 0; --i) {
     ends.push_back(0);

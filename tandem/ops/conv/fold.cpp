@@ -285,7 +285,9 @@ Tensor col2im(Tensor x, IntList output_size, IntList kernel_size, IntList dilati
 
 Tensor fold(Tensor x, IntList output_size, IntList kernel_size, IntList dilation, IntList padding,
             IntList stride, SourceLocation loc) {
-  return col2im(std::move(x), output_size, kernel_size, dilation, padding, stride, loc);
+  return detail::named("fold", loc, [&] {
+    return col2im(std::move(x), output_size, kernel_size, dilation, padding, stride, loc);
+  });
 }
 
 }  // namespace tandem

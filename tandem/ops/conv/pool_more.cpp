@@ -188,17 +188,20 @@ OutputAndIndices fractional(Tensor x, int d, const IntList& kernel, const Fracti
 
 }  // namespace
 
-#define TD_FRACTIONAL(n)                                                                           \
-  OutputAndIndices fractional_max_pool##n##d_with_indices(                                         \
-      Tensor x, IntList kernel_size, const FractionalPoolOptions& options, SourceLocation loc) {   \
-    return detail::named("fractional_max_pool" #n "d", loc, [&] {                                  \
-      detail::check_pool_input(x, n);                                                              \
-      return fractional(std::move(x), n, kernel_size, options, loc);                               \
-    });                                                                                            \
-  }                                                                                                \
-  Tensor fractional_max_pool##n##d(Tensor x, IntList kernel_size,                                  \
-                                   const FractionalPoolOptions& options, SourceLocation loc) {     \
-    return fractional_max_pool##n##d_with_indices(std::move(x), kernel_size, options, loc).output; \
+#define TD_FRACTIONAL(n)                                                                         \
+  OutputAndIndices fractional_max_pool##n##d_with_indices(                                       \
+      Tensor x, IntList kernel_size, const FractionalPoolOptions& options, SourceLocation loc) { \
+    return detail::named("fractional_max_pool" #n "d_with_indices", loc, [&] {                   \
+      detail::check_pool_input(x, n);                                                            \
+      return fractional(std::move(x), n, kernel_size, options, loc);                             \
+    });                                                                                          \
+  }                                                                                              \
+  Tensor fractional_max_pool##n##d(Tensor x, IntList kernel_size,                                \
+                                   const FractionalPoolOptions& options, SourceLocation loc) {   \
+    return detail::named("fractional_max_pool" #n "d", loc, [&] {                                \
+      return fractional_max_pool##n##d_with_indices(std::move(x), kernel_size, options, loc)     \
+          .output;                                                                               \
+    });                                                                                          \
   }
 TD_FRACTIONAL(2)
 TD_FRACTIONAL(3)

@@ -310,8 +310,10 @@ Tensor index_select(Tensor x, int64_t dim, const Tensor& index, SourceLocation l
 
 Tensor index_add(Tensor x, int64_t dim, const Tensor& index, Tensor source, Scalar alpha,
                  SourceLocation loc) {
-  if (alpha.to_double() != 1) source = mul(std::move(source), alpha, loc);
-  return put_vector("index_add", std::move(x), dim, index, std::move(source), true, loc);
+  return named("index_add", loc, [&] {
+    if (alpha.to_double() != 1) source = mul(std::move(source), alpha, loc);
+    return put_vector("index_add", std::move(x), dim, index, std::move(source), true, loc);
+  });
 }
 
 Tensor index_copy(Tensor x, int64_t dim, const Tensor& index, Tensor source, SourceLocation loc) {
@@ -529,7 +531,7 @@ ValuesAndIndices sort(const Tensor& x, int64_t dim, bool descending, SourceLocat
 }
 
 Tensor argsort(const Tensor& x, int64_t dim, bool descending, SourceLocation loc) {
-  return sort(x, dim, descending, loc).indices;
+  return named("argsort", loc, [&] { return sort(x, dim, descending, loc).indices; });
 }
 
 ValuesAndIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest, SourceLocation loc) {

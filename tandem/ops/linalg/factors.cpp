@@ -160,12 +160,14 @@ LuFactorExResult lu_factor_ex(const Tensor& A, bool pivot, bool check_errors, So
 }
 
 LdlFactorResult ldl_factor(const Tensor& A, SourceLocation loc) {
-  const LdlFactorExResult r = ldl_factor_ex(A, true, loc);
-  return {r.LD, r.pivots};
+  return detail::named("ldl_factor", loc, [&]() -> LdlFactorResult {
+    const LdlFactorExResult r = ldl_factor_ex(A, true, loc);
+    return {r.LD, r.pivots};
+  });
 }
 
 LdlFactorExResult ldl_factor_ex(const Tensor& A, bool check_errors, SourceLocation loc) {
-  return composed("ldl_factor", loc, A, [&]() -> LdlFactorExResult {
+  return composed("ldl_factor_ex", loc, A, [&]() -> LdlFactorExResult {
     Operand in[] = {Operand(A)};
     Tensor out[kMaxOpOuts];
     apply(op::ldl_factor, nullptr, in, out, SourceLocation::here());
@@ -275,7 +277,9 @@ LuResult lu_unpack(const Tensor& LU_data, const Tensor& LU_pivots, SourceLocatio
             triu(narrow(LU_data, -2, 0, k))};
   });
 }
-LuFactorResult lu(const Tensor& A, SourceLocation loc) { return linalg::lu_factor(A, loc); }
+LuFactorResult lu(const Tensor& A, SourceLocation loc) {
+  return detail::named("lu", loc, [&] { return linalg::lu_factor(A, loc); });
+}
 Tensor lu_solve(const Tensor& b, const Tensor& LU_data, const Tensor& LU_pivots,
                 SourceLocation loc) {
   return linalg::lu_solve(LU_data, LU_pivots, b, loc);
@@ -284,9 +288,11 @@ SvdResult svd(const Tensor& A, bool some, SourceLocation loc) {
   const auto [u, s, vh] = linalg::svd(A, !some, loc);
   return {u, s, transpose(vh, -2, -1, loc)};
 }
-Tensor inverse(const Tensor& A, SourceLocation loc) { return linalg::inv(A, loc); }
+Tensor inverse(const Tensor& A, SourceLocation loc) {
+  return detail::named("inverse", loc, [&] { return linalg::inv(A, loc); });
+}
 Tensor pinverse(const Tensor& A, double rcond, SourceLocation loc) {
-  return linalg::pinv(A, {}, rcond, loc);
+  return detail::named("pinverse", loc, [&] { return linalg::pinv(A, {}, rcond, loc); });
 }
 
 GeqrfResult geqrf(const Tensor& A, SourceLocation loc) {
@@ -317,7 +323,7 @@ GeqrfResult geqrf(const Tensor& A, SourceLocation loc) {
   });
 }
 Tensor orgqr(const Tensor& A, const Tensor& tau, SourceLocation loc) {
-  return linalg::householder_product(A, tau, loc);
+  return detail::named("orgqr", loc, [&] { return linalg::householder_product(A, tau, loc); });
 }
 Tensor ormqr(const Tensor& A, const Tensor& tau, const Tensor& C, bool left, bool transpose,
              SourceLocation loc) {

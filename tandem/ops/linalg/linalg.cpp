@@ -110,8 +110,8 @@ Tensor cholesky_solve(const Tensor& B, const Tensor& L, bool upper, SourceLocati
 }
 
 Tensor cholesky_inverse(const Tensor& L, bool upper, SourceLocation loc) {
-  const DeviceGuard there(L.device());
   return named("cholesky_inverse", loc, [&] {
+    const DeviceGuard there(L.device());
     check_rank(L, "L");
     return cholesky_solve(eye(L.size(-1), -1, L.dtype(), loc), L, upper, loc);
   });
@@ -171,8 +171,10 @@ SlogdetResult slogdet(const Tensor& A, SourceLocation loc) {
 }
 
 Tensor logdet(const Tensor& A, SourceLocation loc) {
-  const auto [sign, log_abs] = slogdet(A, loc);
-  return where(lt(sign, 0, loc), std::nan(""), log_abs, loc);
+  return named("logdet", loc, [&] {
+    const auto [sign, log_abs] = slogdet(A, loc);
+    return where(lt(sign, 0, loc), std::nan(""), log_abs, loc);
+  });
 }
 
 QrResult qr(const Tensor& A, std::string_view mode, SourceLocation loc) {
@@ -302,8 +304,8 @@ Tensor matrix_rank(const Tensor& A, std::optional<double> atol, std::optional<do
 }
 
 Tensor matrix_power(const Tensor& A, int64_t n, SourceLocation loc) {
-  const DeviceGuard there(A.device());
-  return named("matrix_power", loc, [&] {
+  return named("matrix_power", loc, [&]() -> Tensor {
+    const DeviceGuard there(A.device());
     check_rank(A, "A");
     TD_CHECK(dims_equal(A.shape(-2), A.shape(-1)), Shape, "expected square matrices, got shape {}",
              A.shape().to_string());

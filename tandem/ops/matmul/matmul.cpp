@@ -309,11 +309,11 @@ Tensor linear(Tensor x, Tensor w, Tensor b, SourceLocation loc) {
 }
 
 Tensor mm(Tensor a, Tensor b, SourceLocation loc) {
-  placed("mm", loc, [&] {
+  return detail::named("mm", loc, [&] {
     check_rank(a, "a", 2);
     check_rank(b, "b", 2);
+    return matmul(std::move(a), std::move(b), MatmulAttrs(), loc);
   });
-  return matmul(std::move(a), std::move(b), MatmulAttrs(), loc);
 }
 
 Tensor bmm(Tensor a, Tensor b, SourceLocation loc) {
@@ -354,13 +354,17 @@ Tensor outer(Tensor a, Tensor b, SourceLocation loc) {
 }
 
 Tensor addmm(Tensor input, Tensor a, Tensor b, Scalar beta, Scalar alpha, SourceLocation loc) {
-  Tensor y = mm(std::move(a), std::move(b), loc);
-  return scaled_sum(std::move(input), std::move(y), beta, alpha, loc);
+  return detail::named("addmm", loc, [&] {
+    Tensor y = mm(std::move(a), std::move(b), loc);
+    return scaled_sum(std::move(input), std::move(y), beta, alpha, loc);
+  });
 }
 
 Tensor baddbmm(Tensor input, Tensor a, Tensor b, Scalar beta, Scalar alpha, SourceLocation loc) {
-  Tensor y = bmm(std::move(a), std::move(b), loc);
-  return scaled_sum(std::move(input), std::move(y), beta, alpha, loc);
+  return detail::named("baddbmm", loc, [&] {
+    Tensor y = bmm(std::move(a), std::move(b), loc);
+    return scaled_sum(std::move(input), std::move(y), beta, alpha, loc);
+  });
 }
 
 Tensor bilinear(Tensor x1, Tensor x2, Tensor w, Tensor b, SourceLocation loc) {

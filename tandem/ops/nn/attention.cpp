@@ -340,19 +340,21 @@ AttentionFormGuard::~AttentionFormGuard() {
 Tensor scaled_dot_product_attention(Tensor q, Tensor k, Tensor v, Tensor mask, double dropout_p,
                                     bool is_causal, double scale, bool enable_gqa,
                                     SourceLocation loc) {
-  placed("scaled_dot_product_attention", loc,
-         [&] { check_form(q, k, v, mask, dropout_p, is_causal, enable_gqa); });
-  AttentionAttrs a{is_causal, scale, false};
-  if (t_form == AttentionForm::composed) dropout_p = std::max(dropout_p, t_dropout);
-  if (t_form == AttentionForm::fused || (dropout_p == 0 && t_form == AttentionForm::usual))
-    return call(op::attention, &a, loc, std::move(q), std::move(k), std::move(v), std::move(mask));
-  int64_t nk = sharing(q, k), nv = sharing(q, v);
-  scale = scale_of(a, q);
-  q = std::move(q) * scale;  // scales q instead of the scores, since that product would be kept
-  a.scale = 1;
-  Tensor p = softmax(scores(a, q, repeat_heads(k, nk), mask), -1, {}, loc);
-  if (dropout_p == 0) return matmul(std::move(p), repeat_heads(v, nv), loc);
-  return matmul(dropout(std::move(p), dropout_p, true, loc), repeat_heads(v, nv), loc);
+  return detail::named("scaled_dot_product_attention", loc, [&]() -> Tensor {
+    check_form(q, k, v, mask, dropout_p, is_causal, enable_gqa);
+    AttentionAttrs a{is_causal, scale, false};
+    if (t_form == AttentionForm::composed) dropout_p = std::max(dropout_p, t_dropout);
+    if (t_form == AttentionForm::fused || (dropout_p == 0 && t_form == AttentionForm::usual))
+      return call(op::attention, &a, loc, std::move(q), std::move(k), std::move(v),
+                  std::move(mask));
+    int64_t nk = sharing(q, k), nv = sharing(q, v);
+    scale = scale_of(a, q);
+    q = std::move(q) * scale;  // scales q instead of the scores, since that product would be kept
+    a.scale = 1;
+    Tensor p = softmax(scores(a, q, repeat_heads(k, nk), mask), -1, {}, loc);
+    if (dropout_p == 0) return matmul(std::move(p), repeat_heads(v, nv), loc);
+    return matmul(dropout(std::move(p), dropout_p, true, loc), repeat_heads(v, nv), loc);
+  });
 }
 
 }  // namespace tandem

@@ -290,33 +290,37 @@ constinit const OpDef batch_norm_infer =
 }  // namespace op
 
 BatchNormStats batch_norm_stats(Tensor x, Tensor w, Tensor b, double eps, SourceLocation loc) {
-  NormAttrs a{0, eps};
-  Tensor out[kMaxOpOuts];
-  Operand ins[] = {Operand(std::move(x), loc), Operand(std::move(w), loc),
-                   Operand(std::move(b), loc)};
-  apply(op::batch_norm_train, &a, ins, out, loc);
-  return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
+  return detail::named("batch_norm_stats", loc, [&]() -> BatchNormStats {
+    NormAttrs a{0, eps};
+    Tensor out[kMaxOpOuts];
+    Operand ins[] = {Operand(std::move(x), loc), Operand(std::move(w), loc),
+                     Operand(std::move(b), loc)};
+    apply(op::batch_norm_train, &a, ins, out, loc);
+    return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
+  });
 }
 
 BatchNormResult batch_norm(Tensor x, Tensor running_mean, Tensor running_var, Tensor w, Tensor b,
                            bool training, double momentum, double eps, SourceLocation loc) {
-  placed("batch_norm", loc, [&] { check_given(x, running_mean, running_var); });
-  if (!training && running_mean.defined()) {
-    Tensor y =
-        infer_form(std::move(x), running_mean, running_var, std::move(w), std::move(b), eps, loc);
-    return {std::move(y), std::move(running_mean), std::move(running_var)};
-  }
-  IntList dims = all_but_channels(x);
-  BatchNormStats s = batch_norm_stats(x, std::move(w), std::move(b), eps, loc);
-  BatchNormResult r{std::move(s.y), {}, {}};
-  if (!running_mean.defined()) return r;
-  placed("batch_norm", loc, [&] {
-    check_affine(running_mean, "running_mean", x);
-    check_affine(running_var, "running_var", x);
+  return detail::named("batch_norm", loc, [&]() -> BatchNormResult {
+    placed("batch_norm", loc, [&] { check_given(x, running_mean, running_var); });
+    if (!training && running_mean.defined()) {
+      Tensor y =
+          infer_form(std::move(x), running_mean, running_var, std::move(w), std::move(b), eps, loc);
+      return {std::move(y), std::move(running_mean), std::move(running_var)};
+    }
+    IntList dims = all_but_channels(x);
+    BatchNormStats s = batch_norm_stats(x, std::move(w), std::move(b), eps, loc);
+    BatchNormResult r{std::move(s.y), {}, {}};
+    if (!running_mean.defined()) return r;
+    placed("batch_norm", loc, [&] {
+      check_affine(running_mean, "running_mean", x);
+      check_affine(running_var, "running_var", x);
+    });
+    r.running_mean = moved(running_mean, s.mean, momentum);
+    r.running_var = moved(running_var, unbiased(s.var, x, dims), momentum);
+    return r;
   });
-  r.running_mean = moved(running_mean, s.mean, momentum);
-  r.running_var = moved(running_var, unbiased(s.var, x, dims), momentum);
-  return r;
 }
 
 Tensor group_norm(Tensor x, int64_t num_groups, Tensor w, Tensor b, double eps,

@@ -290,29 +290,31 @@ constinit const OpDef ctc_loss_backward =
 
 Tensor ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths,
                 CtcLossOptions o, SourceLocation loc) {
-  bool single = log_probs.defined() && log_probs.dim() == 2;
-  placed("ctc_loss", loc, [&] {
-    TD_CHECK(log_probs.defined() && targets.defined() && input_lengths.defined() &&
-                 target_lengths.defined(),
-             Value, "an input is an undefined tensor");
-    TD_CHECK(o.reduction != Reduction::batchmean, Value,
-             "Reduction::batchmean is for kl_div\nUse mean.");
-    if (single) {
-      log_probs = log_probs.unsqueeze(1, loc);
-      if (targets.dim() == 1) targets = targets.unsqueeze(0, loc);
-      input_lengths = input_lengths.reshape({1}, loc);
-      target_lengths = target_lengths.reshape({1}, loc);
-    }
-    TD_CHECK(target_lengths.dim() == 1, Shape, "target_lengths expect [n], got {}",
-             target_lengths.shape().to_string());
-    if (targets.dim() == 1) targets = as_rows(targets, target_lengths, loc);
+  return detail::named("ctc_loss", loc, [&]() -> Tensor {
+    bool single = log_probs.defined() && log_probs.dim() == 2;
+    placed("ctc_loss", loc, [&] {
+      TD_CHECK(log_probs.defined() && targets.defined() && input_lengths.defined() &&
+                   target_lengths.defined(),
+               Value, "an input is an undefined tensor");
+      TD_CHECK(o.reduction != Reduction::batchmean, Value,
+               "Reduction::batchmean is for kl_div\nUse mean.");
+      if (single) {
+        log_probs = log_probs.unsqueeze(1, loc);
+        if (targets.dim() == 1) targets = targets.unsqueeze(0, loc);
+        input_lengths = input_lengths.reshape({1}, loc);
+        target_lengths = target_lengths.reshape({1}, loc);
+      }
+      TD_CHECK(target_lengths.dim() == 1, Shape, "target_lengths expect [n], got {}",
+               target_lengths.shape().to_string());
+      if (targets.dim() == 1) targets = as_rows(targets, target_lengths, loc);
+    });
+    CtcAttrs a{o.blank};
+    Tensor y = call(op::ctc_loss, &a, loc, log_probs, targets, input_lengths, target_lengths);
+    if (o.zero_infinity) y = where(isinf(y, loc), 0.0, y, loc);
+    if (o.reduction == Reduction::none) return single ? y.squeeze(0, loc) : y;
+    if (o.reduction == Reduction::sum) return y.sum({}, false, loc);
+    return (y / clamp_min(target_lengths, 1, loc).to(y.dtype(), loc)).mean({}, false, loc);
   });
-  CtcAttrs a{o.blank};
-  Tensor y = call(op::ctc_loss, &a, loc, log_probs, targets, input_lengths, target_lengths);
-  if (o.zero_infinity) y = where(isinf(y, loc), 0.0, y, loc);
-  if (o.reduction == Reduction::none) return single ? y.squeeze(0, loc) : y;
-  if (o.reduction == Reduction::sum) return y.sum({}, false, loc);
-  return (y / clamp_min(target_lengths, 1, loc).to(y.dtype(), loc)).mean({}, false, loc);
 }
 
 }  // namespace tandem

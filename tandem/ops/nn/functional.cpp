@@ -142,26 +142,32 @@ Tensor conv_tbc(const Tensor& x, const Tensor& w, const Tensor& bias, int64_t pa
 }
 
 Tensor upsample(Tensor x, const InterpolateOptions& options, SourceLocation loc) {
-  return interpolate(std::move(x), options, loc);
+  return detail::named("upsample", loc, [&] { return interpolate(std::move(x), options, loc); });
 }
 Tensor upsample_nearest(Tensor x, IntList size, ScaleFactor scale_factor, SourceLocation loc) {
-  InterpolateOptions o;
-  o.size = size;
-  o.scale_factor = scale_factor;
-  return interpolate(std::move(x), o, loc);
+  return detail::named("upsample_nearest", loc, [&] {
+    InterpolateOptions o;
+    o.size = size;
+    o.scale_factor = scale_factor;
+    return interpolate(std::move(x), o, loc);
+  });
 }
 Tensor upsample_bilinear(Tensor x, IntList size, ScaleFactor scale_factor, SourceLocation loc) {
-  InterpolateOptions o;
-  o.size = size;
-  o.scale_factor = scale_factor;
-  o.mode = "bilinear";
-  o.align_corners = true;
-  return interpolate(std::move(x), o, loc);
+  return detail::named("upsample_bilinear", loc, [&] {
+    InterpolateOptions o;
+    o.size = size;
+    o.scale_factor = scale_factor;
+    o.mode = "bilinear";
+    o.align_corners = true;
+    return interpolate(std::move(x), o, loc);
+  });
 }
 
 Tensor unfold(Tensor x, IntList kernel_size, IntList dilation, IntList padding, IntList stride,
               SourceLocation loc) {
-  return im2col(std::move(x), kernel_size, dilation, padding, stride, loc);
+  return detail::named("unfold", loc, [&] {
+    return im2col(std::move(x), kernel_size, dilation, padding, stride, loc);
+  });
 }
 
 }  // namespace tandem

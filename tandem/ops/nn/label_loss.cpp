@@ -154,8 +154,10 @@ Tensor triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor 
   const auto distance = [&](const Tensor& a, const Tensor& b) {
     return pairwise_distance(a, b, 2, 1e-6, false, loc);
   };
-  return triplet_margin_with_distance_loss(std::move(anchor), std::move(positive),
-                                           std::move(negative), distance, o, loc);
+  return detail::named("triplet_margin_with_distance_loss", loc, [&] {
+    return triplet_margin_with_distance_loss(std::move(anchor), std::move(positive),
+                                             std::move(negative), distance, o, loc);
+  });
 }
 
 Tensor sigmoid_focal_loss(Tensor x, Tensor target, FocalLossOptions o, SourceLocation loc) {

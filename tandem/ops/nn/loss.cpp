@@ -196,14 +196,14 @@ std::span<const OpDef* const> loss_rows() {
 }
 
 Tensor cross_entropy(Tensor x, Tensor target, CrossEntropyOptions options, SourceLocation loc) {
-  if (x.defined() && target.defined() && is_floating(target.dtype()))
-    return probability_loss(loss_input(std::move(x), loc), loss_input(std::move(target), loc),
-                            options, loc);
-  ClassLossAttrs a;
-  a.reduction = reduction_code(options.reduction, "cross_entropy", loc);
-  a.ignore_index = options.ignore_index;
-  a.label_smoothing = options.label_smoothing;
-  return named("cross_entropy", loc, [&] {
+  return named("cross_entropy", loc, [&]() -> Tensor {
+    if (x.defined() && target.defined() && is_floating(target.dtype()))
+      return probability_loss(loss_input(std::move(x), loc), loss_input(std::move(target), loc),
+                              options, loc);
+    ClassLossAttrs a;
+    a.reduction = reduction_code(options.reduction, "cross_entropy", loc);
+    a.ignore_index = options.ignore_index;
+    a.label_smoothing = options.label_smoothing;
     return class_loss(op::softmax_cross_entropy, std::move(x), std::move(target),
                       std::move(options.weight), a, loc);
   });
@@ -319,25 +319,29 @@ Tensor margin_ranking_loss(Tensor x1, Tensor x2, Tensor target, MarginOptions op
 
 Tensor cosine_embedding_loss(Tensor x1, Tensor x2, Tensor target, MarginOptions options,
                              SourceLocation loc) {
-  check_pair("cosine_embedding_loss", x1, x2, loc);
-  int64_t dim = x1.dim() - 1;
-  Tensor both = (x1 * x2).sum({dim});
-  Tensor sizes = (x1.square().sum({dim}) + 1e-12) * (x2.square().sum({dim}) + 1e-12);
-  Tensor cosine = both / sqrt(sizes);
-  Tensor y = where(target == 1, 1.0 - cosine, 0.0) +
-             where(target == -1, clamp_min(cosine - options.margin, 0.0), 0.0);
-  return reduced(std::move(y), options.reduction, loc);
+  return named("cosine_embedding_loss", loc, [&] {
+    check_pair("cosine_embedding_loss", x1, x2, loc);
+    int64_t dim = x1.dim() - 1;
+    Tensor both = (x1 * x2).sum({dim});
+    Tensor sizes = (x1.square().sum({dim}) + 1e-12) * (x2.square().sum({dim}) + 1e-12);
+    Tensor cosine = both / sqrt(sizes);
+    Tensor y = where(target == 1, 1.0 - cosine, 0.0) +
+               where(target == -1, clamp_min(cosine - options.margin, 0.0), 0.0);
+    return reduced(std::move(y), options.reduction, loc);
+  });
 }
 
 Tensor triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative,
                            TripletMarginLossOptions options, SourceLocation loc) {
-  double p = options.p, eps = options.eps;
-  Tensor near = pairwise_distance(anchor, positive, p, eps, false, loc);
-  Tensor far = pairwise_distance(anchor, negative, p, eps, false, loc);
-  if (options.swap)
-    far = minimum(std::move(far), pairwise_distance(positive, negative, p, eps, false, loc));
-  Tensor y = clamp_min(near - far + options.margin, 0.0);
-  return reduced(std::move(y), options.reduction, loc);
+  return named("triplet_margin_loss", loc, [&] {
+    double p = options.p, eps = options.eps;
+    Tensor near = pairwise_distance(anchor, positive, p, eps, false, loc);
+    Tensor far = pairwise_distance(anchor, negative, p, eps, false, loc);
+    if (options.swap)
+      far = minimum(std::move(far), pairwise_distance(positive, negative, p, eps, false, loc));
+    Tensor y = clamp_min(near - far + options.margin, 0.0);
+    return reduced(std::move(y), options.reduction, loc);
+  });
 }
 
 Tensor cosine_similarity(Tensor x1, Tensor x2, int64_t dim, double eps, SourceLocation loc) {
@@ -358,10 +362,11 @@ Tensor cosine_similarity(Tensor x1, Tensor x2, int64_t dim, double eps, SourceLo
 
 Tensor pairwise_distance(Tensor x1, Tensor x2, double p, double eps, bool keepdim,
                          SourceLocation loc) {
-  Tensor d = loss_input(std::move(x1), loc) - loss_input(std::move(x2), loc);
-  placed("pairwise_distance", loc,
-         [&] { TD_CHECK(d.dim() >= 1, Shape, "x1 and x2 are scalars, expected vectors"); });
-  return p_norm(d + eps, p, -1, keepdim);
+  return named("pairwise_distance", loc, [&] {
+    Tensor d = loss_input(std::move(x1), loc) - loss_input(std::move(x2), loc);
+    TD_CHECK(d.dim() >= 1, Shape, "x1 and x2 are scalars, expected vectors");
+    return p_norm(d + eps, p, -1, keepdim);
+  });
 }
 
 Tensor normalize(Tensor x, double p, int64_t dim, double eps, SourceLocation loc) {

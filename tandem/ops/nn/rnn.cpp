@@ -195,8 +195,20 @@ RnnResult run_row(const char* name, const OpDef& row, const void* attrs, Tensor 
   return {std::move(out[0]), std::move(out[1])};
 }
 
-Tensor run_cell(Step step, const Tensor& x, Tensor h, const Tensor& w_ih, const Tensor& w_hh,
-                const Tensor& b_ih, const Tensor& b_hh, SourceLocation loc) {
+/// The weights of a cell, `gates` blocks of rows each.
+void check_cell(const Tensor& w_ih, const Tensor& w_hh, int64_t gates) {
+  TD_CHECK(w_hh.dim() == 2, Shape, "w_hh is {}, expected a matrix", w_hh.shape().to_string());
+  const Dim rows = w_hh.shape(1) * Dim(gates);
+  for (const Tensor* w : {&w_ih, &w_hh})
+    TD_CHECK(w->dim() == 2 && dims_equal(w->shape(0), rows), Shape,
+             "{} is {}, expected {} rows: {} for each of {} hidden values",
+             w == &w_ih ? "w_ih" : "w_hh", w->shape().to_string(), rows.to_string(), gates,
+             w_hh.shape(1).to_string());
+}
+
+Tensor run_cell(Step step, int64_t gates, const Tensor& x, Tensor h, const Tensor& w_ih,
+                const Tensor& w_hh, const Tensor& b_ih, const Tensor& b_hh, SourceLocation loc) {
+  check_cell(w_ih, w_hh, gates);
   h = state_or_zeros(std::move(h), x, w_hh.shape(1), 0, loc);
   return step(linear(x, w_ih, b_ih, loc), h, w_hh, b_hh, loc);
 }
@@ -271,12 +283,14 @@ LstmResult lstm_projected(Tensor x, Tensor h0, Tensor c0, Tensor w_ih, Tensor w_
 
 std::pair<Tensor, Tensor> lstm_cell(Tensor x, Tensor h, Tensor c, Tensor w_ih, Tensor w_hh,
                                     Tensor b_ih, Tensor b_hh, SourceLocation loc) {
-  h = state_or_zeros(std::move(h), x, w_hh.shape(1), 0, loc);
-  c = state_or_zeros(std::move(c), x, w_hh.shape(1), 0, loc);
-  Tensor g = linear(std::move(x), std::move(w_ih), std::move(b_ih), loc) +
-             linear(std::move(h), std::move(w_hh), std::move(b_hh), loc);
-  LstmState s = cell_step(std::move(g), std::move(c), loc);
-  return {std::move(s.h), std::move(s.c)};
+  return named("lstm_cell", loc, [&]() -> std::pair<Tensor, Tensor> {
+    h = state_or_zeros(std::move(h), x, w_hh.shape(1), 0, loc);
+    c = state_or_zeros(std::move(c), x, w_hh.shape(1), 0, loc);
+    Tensor g = linear(std::move(x), std::move(w_ih), std::move(b_ih), loc) +
+               linear(std::move(h), std::move(w_hh), std::move(b_hh), loc);
+    LstmState s = cell_step(std::move(g), std::move(c), loc);
+    return {std::move(s.h), std::move(s.c)};
+  });
 }
 
 RnnResult gru(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh, bool reverse,
@@ -287,7 +301,8 @@ RnnResult gru(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor
 }
 Tensor gru_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh,
                 SourceLocation loc) {
-  return run_cell(gru_step, x, std::move(h), w_ih, w_hh, b_ih, b_hh, loc);
+  return named("gru_cell", loc,
+               [&] { return run_cell(gru_step, 3, x, std::move(h), w_ih, w_hh, b_ih, b_hh, loc); });
 }
 RnnResult rnn_tanh(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh,
                    bool reverse, SourceLocation loc) {
@@ -303,11 +318,15 @@ RnnResult rnn_relu(Tensor x, Tensor h0, Tensor w_ih, Tensor w_hh, Tensor b_ih, T
 }
 Tensor rnn_tanh_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh,
                      SourceLocation loc) {
-  return run_cell(tanh_step, x, std::move(h), w_ih, w_hh, b_ih, b_hh, loc);
+  return named("rnn_tanh_cell", loc, [&] {
+    return run_cell(tanh_step, 1, x, std::move(h), w_ih, w_hh, b_ih, b_hh, loc);
+  });
 }
 Tensor rnn_relu_cell(Tensor x, Tensor h, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh,
                      SourceLocation loc) {
-  return run_cell(relu_step, x, std::move(h), w_ih, w_hh, b_ih, b_hh, loc);
+  return named("rnn_relu_cell", loc, [&] {
+    return run_cell(relu_step, 1, x, std::move(h), w_ih, w_hh, b_ih, b_hh, loc);
+  });
 }
 
 }  // namespace tandem

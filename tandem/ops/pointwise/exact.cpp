@@ -192,7 +192,9 @@ Tensor angle(const Tensor& x, SourceLocation loc) {
   });
 }
 Tensor real(Tensor x, SourceLocation) { return x; }
-Tensor isreal(const Tensor& x, SourceLocation loc) { return ones_like(x, DType::b8, loc); }
+Tensor isreal(const Tensor& x, SourceLocation loc) {
+  return detail::named("isreal", loc, [&] { return ones_like(x, DType::b8, loc); });
+}
 Tensor positive(Tensor x, SourceLocation loc) {
   return composed("positive", loc, [&] {
     TD_CHECK(x.dtype() != DType::b8, DType, "expected numbers, x is bool");

@@ -279,11 +279,13 @@ Tensor run(const OpDef& row, SourceLocation loc, In&&... in) {
 #undef ROWG
 
 Tensor add(Operand a, Operand b, Scalar alpha, SourceLocation loc) {
-  return add(std::move(a), mul(std::move(b), Operand(alpha), loc), loc);
+  return detail::named(
+      "add", loc, [&] { return add(std::move(a), mul(std::move(b), Operand(alpha), loc), loc); });
 }
 
 Tensor sub(Operand a, Operand b, Scalar alpha, SourceLocation loc) {
-  return sub(std::move(a), mul(std::move(b), Operand(alpha), loc), loc);
+  return detail::named(
+      "sub", loc, [&] { return sub(std::move(a), mul(std::move(b), Operand(alpha), loc), loc); });
 }
 
 Tensor div(Operand a, Operand b, std::string_view mode, SourceLocation loc) {
@@ -324,9 +326,11 @@ Tensor pow(Operand base, Operand exponent, SourceLocation loc) {
 }
 
 Tensor round(Tensor x, int64_t decimals, SourceLocation loc) {
-  if (decimals == 0 || !x.is_floating_point()) return round(std::move(x), loc);
-  return detail::named(
-      "round", loc, [&] { return run(op::round_decimals, loc, std::move(x), Operand(decimals)); });
+  return detail::named("round", loc, [&] {
+    return decimals == 0 || !x.is_floating_point()
+               ? round(std::move(x), loc)
+               : run(op::round_decimals, loc, std::move(x), Operand(decimals));
+  });
 }
 
 Tensor where(Operand condition, Operand a, Operand b, SourceLocation loc) {
@@ -355,12 +359,14 @@ Tensor clamp_max(Tensor x, Operand max, SourceLocation loc) {
 }
 
 Tensor logit(Tensor x, double eps, SourceLocation loc) {
-  // Not clamp(): at eps and 1 - eps the gradient passes, as in PyTorch.
-  if (eps >= 0) {
-    const Tensor low = lt(x, eps, loc), high = gt(x, 1 - eps, loc);
-    x = where(low, eps, where(high, 1 - eps, std::move(x), loc), loc);
-  }
-  return run(op::logit, loc, std::move(x));
+  return detail::named("logit", loc, [&] {
+    // Not clamp(): at eps and 1 - eps the gradient passes, as in PyTorch.
+    if (eps >= 0) {
+      const Tensor low = lt(x, eps, loc), high = gt(x, 1 - eps, loc);
+      x = where(low, eps, where(high, 1 - eps, std::move(x), loc), loc);
+    }
+    return run(op::logit, loc, std::move(x));
+  });
 }
 
 Tensor polygamma(int64_t n, Tensor x, SourceLocation loc) {
@@ -384,22 +390,28 @@ Tensor betaln(const Tensor& a, const Tensor& b, SourceLocation loc) {
 }
 
 Tensor nan_to_num(Tensor x, double nan, double posinf, double neginf, SourceLocation loc) {
-  if (!x.is_floating_point()) return x;
-  return run(op::nan_to_num, loc, std::move(x), Operand(nan), Operand(posinf), Operand(neginf));
+  return detail::named("nan_to_num", loc, [&]() -> Tensor {
+    if (!x.is_floating_point()) return x;
+    return run(op::nan_to_num, loc, std::move(x), Operand(nan), Operand(posinf), Operand(neginf));
+  });
 }
 
 Tensor nan_to_num(Tensor x, double nan, SourceLocation loc) {
-  double top = std::numeric_limits<float>::max();
-  if (x.dtype() == DType::f64) top = std::numeric_limits<double>::max();
-  if (x.dtype() == DType::f16) top = 65504;
-  if (x.dtype() == DType::bf16) top = static_cast<float>(BFloat16::from_bits(0x7F7F));
-  return nan_to_num(std::move(x), nan, top, -top, loc);
+  return detail::named("nan_to_num", loc, [&] {
+    double top = std::numeric_limits<float>::max();
+    if (x.dtype() == DType::f64) top = std::numeric_limits<double>::max();
+    if (x.dtype() == DType::f16) top = 65504;
+    if (x.dtype() == DType::bf16) top = static_cast<float>(BFloat16::from_bits(0x7F7F));
+    return nan_to_num(std::move(x), nan, top, -top, loc);
+  });
 }
 
 Tensor gelu(Tensor x, std::string_view approximate, SourceLocation loc) {
-  TD_CHECK(approximate == "none" || approximate == "tanh", Value,
-           "gelu: approximate is \"{}\"\nUse \"none\" or \"tanh\".", approximate);
-  return run(approximate == "tanh" ? op::gelu_tanh : op::gelu, loc, std::move(x));
+  return detail::named("gelu", loc, [&] {
+    TD_CHECK(approximate == "none" || approximate == "tanh", Value,
+             "approximate is \"{}\"\nUse \"none\" or \"tanh\".", approximate);
+    return run(approximate == "tanh" ? op::gelu_tanh : op::gelu, loc, std::move(x));
+  });
 }
 
 Tensor threshold(Tensor x, Operand threshold, Operand value, SourceLocation loc) {
@@ -407,15 +419,17 @@ Tensor threshold(Tensor x, Operand threshold, Operand value, SourceLocation loc)
 }
 
 Tensor prelu(Tensor x, Tensor weight, SourceLocation loc) {
-  if (weight.numel() != 1) {
-    TD_CHECK(weight.dim() == 1 && x.dim() >= 2 && dims_equal(weight.shape(0), x.shape(1)), Shape,
-             "prelu: weight {} must be one number or one per channel of x {}",
-             weight.shape().to_string(), x.shape().to_string());
-    Shape wide;
-    for (int d = 0; d < x.dim(); ++d) wide.push_back(d == 1 ? x.shape(1) : Dim(1));
-    weight = weight.reshape(wide, loc);
-  }
-  return run(op::prelu, loc, std::move(x), std::move(weight));
+  return detail::named("prelu", loc, [&] {
+    if (weight.numel() != 1) {
+      TD_CHECK(weight.dim() == 1 && x.dim() >= 2 && dims_equal(weight.shape(0), x.shape(1)), Shape,
+               "weight {} must be one number or one per channel of x {}",
+               weight.shape().to_string(), x.shape().to_string());
+      Shape wide;
+      for (int d = 0; d < x.dim(); ++d) wide.push_back(d == 1 ? x.shape(1) : Dim(1));
+      weight = weight.reshape(wide, loc);
+    }
+    return run(op::prelu, loc, std::move(x), std::move(weight));
+  });
 }
 
 Tensor glu(Tensor x, int64_t dim, SourceLocation loc) {

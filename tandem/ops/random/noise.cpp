@@ -98,10 +98,12 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, double, int64
 }
 
 Tensor randint_like(const Tensor& x, int64_t low, int64_t high, SourceLocation loc) {
-  return randint(low, high, x.shape(), DType::i64, loc).to(x.dtype(), loc);
+  return detail::named("randint_like", loc, [&] {
+    return randint(low, high, x.shape(), DType::i64, loc).to(x.dtype(), loc);
+  });
 }
 Tensor randint_like(const Tensor& x, int64_t high, SourceLocation loc) {
-  return randint_like(x, 0, high, loc);
+  return detail::named("randint_like", loc, [&] { return randint_like(x, 0, high, loc); });
 }
 
 }  // namespace tandem

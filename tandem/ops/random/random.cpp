@@ -383,8 +383,10 @@ Tensor rand(Shape shape, DType dtype, SourceLocation loc) {
   return detail::named("rand", loc, [&] { return uniform(shape, 0, 1, dtype, loc); });
 }
 Tensor rand_like(const Tensor& x, SourceLocation loc) {
-  const DeviceGuard there(x.device());
-  return rand(x.shape(), x.dtype(), loc);
+  return detail::named("rand_like", loc, [&] {
+    const DeviceGuard there(x.device());
+    return rand(x.shape(), x.dtype(), loc);
+  });
 }
 Tensor normal(double mean, double std, Shape shape, DType dtype, SourceLocation loc) {
   RandAttrs a{shape, mean, std, dtype};
@@ -394,8 +396,10 @@ Tensor randn(Shape shape, DType dtype, SourceLocation loc) {
   return detail::named("randn", loc, [&] { return normal(0, 1, shape, dtype, loc); });
 }
 Tensor randn_like(const Tensor& x, SourceLocation loc) {
-  const DeviceGuard there(x.device());
-  return randn(x.shape(), x.dtype(), loc);
+  return detail::named("randn_like", loc, [&] {
+    const DeviceGuard there(x.device());
+    return randn(x.shape(), x.dtype(), loc);
+  });
 }
 Tensor randint(int64_t low, int64_t high, Shape shape, DType dtype, SourceLocation loc) {
   RandintAttrs a{shape, low, high, dtype};
@@ -409,12 +413,13 @@ Tensor randperm(int64_t n, SourceLocation loc) {
   return call(op::randperm, &a, loc);
 }
 Tensor bernoulli(const Tensor& p, SourceLocation loc) {
-  return call(op::bernoulli, nullptr, loc, p);
+  return detail::named("bernoulli", loc, [&] { return call(op::bernoulli, nullptr, loc, p); });
 }
 Tensor bernoulli(const Tensor& x, double p, SourceLocation loc) {
-  detail::placed("bernoulli", loc,
-                 [&] { TD_CHECK(p >= 0 && p <= 1, Value, "p must be in 0..1, got {}", p); });
-  return bernoulli(full_like(x, p, loc), loc);
+  return detail::named("bernoulli", loc, [&] {
+    TD_CHECK(p >= 0 && p <= 1, Value, "p must be in 0..1, got {}", p);
+    return bernoulli(full_like(x, p, loc), loc);
+  });
 }
 Tensor dropout(Tensor x, double p, bool training, SourceLocation loc) {
   detail::placed("dropout", loc,

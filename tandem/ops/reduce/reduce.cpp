@@ -37,10 +37,12 @@ ValuesAndIndices pair_call(const OpDef& op, const A& a, Tensor x, SourceLocation
   Tensor name(Tensor x, IntList dims, bool keepdim, SourceLocation loc) { \
     return reduce_call(op::name, std::move(x), dims, keepdim, loc);       \
   }
-#define TD_TYPED_REDUCTION(name)                                                       \
-  TD_REDUCTION(name)                                                                   \
-  Tensor name(Tensor x, IntList dims, bool keepdim, DType dtype, SourceLocation loc) { \
-    return reduce_call(op::name, x.to(dtype, loc), dims, keepdim, loc).to(dtype, loc); \
+#define TD_TYPED_REDUCTION(name)                                                         \
+  TD_REDUCTION(name)                                                                     \
+  Tensor name(Tensor x, IntList dims, bool keepdim, DType dtype, SourceLocation loc) {   \
+    return named(#name, loc, [&] {                                                       \
+      return reduce_call(op::name, x.to(dtype, loc), dims, keepdim, loc).to(dtype, loc); \
+    });                                                                                  \
   }
 TD_TYPED_REDUCTION(sum)
 TD_TYPED_REDUCTION(mean)
@@ -65,8 +67,10 @@ Tensor logsumexp(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
 #undef TD_TYPED_REDUCTION
 
 Tensor nansum(Tensor x, IntList dims, bool keepdim, SourceLocation loc) {
-  Tensor known = x.is_floating_point() ? where(isnan(x, loc), 0, x, loc) : x;
-  return named("nansum", loc, [&] { return sum(std::move(known), dims, keepdim, loc); });
+  return named("nansum", loc, [&] {
+    Tensor known = x.is_floating_point() ? where(isnan(x, loc), 0, x, loc) : x;
+    return sum(std::move(known), dims, keepdim, loc);
+  });
 }
 Tensor count_nonzero(Tensor x, IntList dims, SourceLocation loc) {
   return reduce_call(op::count_nonzero, std::move(x), dims, false, loc);
@@ -130,32 +134,36 @@ StdAndMean std_mean(Tensor x, IntList dims, double correction, bool keepdim, Sou
 }
 
 Tensor norm(Tensor x, double p, IntList dims, bool keepdim, SourceLocation loc) {
-  if (p == 2) return reduce_call(op::norm, std::move(x), dims, keepdim, loc);
-  TD_CHECK(x.is_floating_point(), DType, "norm: expected a floating dtype, x is {}",
-           to_string(x.dtype()));
-  if (p == 1) return sum(abs(std::move(x), loc), dims, keepdim, loc);
-  if (p == 0) return sum(ne(x, 0, loc).to(x.dtype(), loc), dims, keepdim, loc);
-  if (std::isinf(p)) {
+  return named("norm", loc, [&]() -> Tensor {
+    if (p == 2) return reduce_call(op::norm, std::move(x), dims, keepdim, loc);
+    TD_CHECK(x.is_floating_point(), DType, "expected a floating dtype, x is {}",
+             to_string(x.dtype()));
+    if (p == 1) return sum(abs(std::move(x), loc), dims, keepdim, loc);
+    if (p == 0) return sum(ne(x, 0, loc).to(x.dtype(), loc), dims, keepdim, loc);
+    if (std::isinf(p)) {
+      Tensor a = abs(std::move(x), loc);
+      return p > 0 ? amax(a, dims, keepdim, loc) : amin(a, dims, keepdim, loc);
+    }
+    // pow's derivative at 0 is 0 or infinite: only nonzero elements contribute, and a norm of 0 has
+    // no gradient.
     Tensor a = abs(std::move(x), loc);
-    return p > 0 ? amax(a, dims, keepdim, loc) : amin(a, dims, keepdim, loc);
-  }
-  // pow's derivative at 0 is 0 or infinite: only nonzero elements contribute, and a norm of 0 has
-  // no gradient.
-  Tensor a = abs(std::move(x), loc);
-  Tensor powers;
-  if (p < 1) {
-    Tensor none = eq(a, 0, loc);
-    powers = where(none, p > 0 ? 0 : HUGE_VAL, pow(where(none, 1, a, loc), p, loc), loc);
-  } else {
-    powers = pow(a, p, loc);
-  }
-  Tensor s = sum(powers, dims, keepdim, loc);
-  Tensor zero = eq(s, 0, loc);
-  return where(zero, 0, pow(where(zero, 1, s, loc), 1 / p, loc), loc);
+    Tensor powers;
+    if (p < 1) {
+      Tensor none = eq(a, 0, loc);
+      powers = where(none, p > 0 ? 0 : HUGE_VAL, pow(where(none, 1, a, loc), p, loc), loc);
+    } else {
+      powers = pow(a, p, loc);
+    }
+    Tensor s = sum(powers, dims, keepdim, loc);
+    Tensor zero = eq(s, 0, loc);
+    return where(zero, 0, pow(where(zero, 1, s, loc), 1 / p, loc), loc);
+  });
 }
 
 Tensor norm(Tensor x, std::initializer_list<int64_t> dims, bool keepdim, SourceLocation loc) {
-  return norm(std::move(x), 2, IntList(std::span(dims.begin(), dims.size())), keepdim, loc);
+  return named("norm", loc, [&] {
+    return norm(std::move(x), 2, IntList(std::span(dims.begin(), dims.size())), keepdim, loc);
+  });
 }
 
 Tensor cumsum(Tensor x, int64_t dim, SourceLocation loc) {
@@ -187,9 +195,11 @@ Tensor diff(Tensor x, int64_t n, int64_t dim, SourceLocation loc) {
 }
 
 Tensor sum_to(Tensor x, Shape shape, SourceLocation loc) {
-  if (x.shape() == shape) return x;
-  ShapeAttrs a{shape};
-  return call(op::sum_to, &a, loc, std::move(x));
+  return named("sum_to", loc, [&]() -> Tensor {
+    if (x.shape() == shape) return x;
+    ShapeAttrs a{shape};
+    return call(op::sum_to, &a, loc, std::move(x));
+  });
 }
 
 }  // namespace tandem

@@ -152,11 +152,21 @@ Tensor polynomial(const char* name, const Tensor& x, const Operand& n, SourceLoc
 
 }  // namespace
 
-Tensor expit(const Tensor& x, SourceLocation loc) { return sigmoid(x, loc); }
-Tensor gammaln(const Tensor& x, SourceLocation loc) { return lgamma(x, loc); }
-Tensor psi(const Tensor& x, SourceLocation loc) { return digamma(x, loc); }
-Tensor modified_bessel_i0(const Tensor& x, SourceLocation loc) { return tandem::i0(x, loc); }
-Tensor modified_bessel_i1(const Tensor& x, SourceLocation loc) { return tandem::i1(x, loc); }
+Tensor expit(const Tensor& x, SourceLocation loc) {
+  return detail::named("expit", loc, [&] { return sigmoid(x, loc); });
+}
+Tensor gammaln(const Tensor& x, SourceLocation loc) {
+  return detail::named("gammaln", loc, [&] { return lgamma(x, loc); });
+}
+Tensor psi(const Tensor& x, SourceLocation loc) {
+  return detail::named("psi", loc, [&] { return digamma(x, loc); });
+}
+Tensor modified_bessel_i0(const Tensor& x, SourceLocation loc) {
+  return detail::named("modified_bessel_i0", loc, [&] { return tandem::i0(x, loc); });
+}
+Tensor modified_bessel_i1(const Tensor& x, SourceLocation loc) {
+  return detail::named("modified_bessel_i1", loc, [&] { return tandem::i1(x, loc); });
+}
 
 Tensor bessel_j0(const Tensor& x, SourceLocation loc) { return in_f64("bessel_j0", x, loc, j0); }
 Tensor bessel_j1(const Tensor& x, SourceLocation loc) { return in_f64("bessel_j1", x, loc, j1); }

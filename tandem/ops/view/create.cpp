@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/trace.h"
@@ -139,10 +140,12 @@ Tensor filled(const char* name, const Shape& shape, Scalar value, DType dtype, S
   const FillAttrs a{shape, value, dtype};
   return detail::named(name, loc, [&] { return call(op::fill, &a, loc); });
 }
-Tensor filled_like(const char* name, const Tensor& x, Scalar value, DType dtype,
+Tensor filled_like(const char* name, const Tensor& x, Scalar value, std::optional<DType> dtype,
                    SourceLocation loc) {
-  const DeviceGuard there(x.device());
-  return filled(name, x.shape(), value, dtype, loc);
+  return detail::named(name, loc, [&] {
+    const DeviceGuard there(x.device());
+    return filled(name, x.shape(), value, dtype.value_or(x.dtype()), loc);
+  });
 }
 
 }  // namespace
@@ -173,19 +176,25 @@ Tensor full_like(const Tensor& x, Scalar value, DType dtype, SourceLocation loc)
   return filled_like("full_like", x, value, dtype, loc);
 }
 Tensor full_like(const Tensor& x, Scalar value, SourceLocation loc) {
-  return full_like(x, value, x.dtype(), loc);
+  return filled_like("full_like", x, value, {}, loc);
 }
 Tensor zeros_like(const Tensor& x, DType dtype, SourceLocation loc) {
   return filled_like("zeros_like", x, 0, dtype, loc);
 }
-Tensor zeros_like(const Tensor& x, SourceLocation loc) { return zeros_like(x, x.dtype(), loc); }
+Tensor zeros_like(const Tensor& x, SourceLocation loc) {
+  return filled_like("zeros_like", x, 0, {}, loc);
+}
 Tensor ones_like(const Tensor& x, DType dtype, SourceLocation loc) {
   return filled_like("ones_like", x, 1, dtype, loc);
 }
-Tensor ones_like(const Tensor& x, SourceLocation loc) { return ones_like(x, x.dtype(), loc); }
+Tensor ones_like(const Tensor& x, SourceLocation loc) {
+  return filled_like("ones_like", x, 1, {}, loc);
+}
 Tensor empty_like(const Tensor& x, SourceLocation loc) {
-  const DeviceGuard there(x.device());
-  return empty(x.shape(), x.dtype(), loc);
+  return detail::named("empty_like", loc, [&] {
+    const DeviceGuard there(x.device());
+    return empty(x.shape(), x.dtype(), loc);
+  });
 }
 
 namespace {

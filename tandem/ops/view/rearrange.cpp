@@ -15,18 +15,22 @@ namespace tandem {
 using detail::placed;
 
 Tensor contiguous(Tensor x, SourceLocation loc) {
-  if (x.is_contiguous() || values_hidden()) return x;
-  if (is_tracing() || !is_grad_enabled() || !x.requires_grad())
-    return call(op::copy, nullptr, loc, std::move(x));
-  // The same value in another layout: its gradient is x's, without a node that a trace lacks.
-  NoGradGuard no_grad;
-  Tensor y = call(op::copy, nullptr, loc, x);
-  set_node(y, Ref<Node>::share(node_of(x)), static_cast<uint32_t>(x.impl()->out_index));
-  y.impl()->flags |= detail::kRequiresGrad;
-  return y;
+  return detail::named("contiguous", loc, [&]() -> Tensor {
+    if (x.is_contiguous() || values_hidden()) return x;
+    if (is_tracing() || !is_grad_enabled() || !x.requires_grad())
+      return call(op::copy, nullptr, loc, std::move(x));
+    // The same value in another layout: its gradient is x's, without a node that a trace lacks.
+    NoGradGuard no_grad;
+    Tensor y = call(op::copy, nullptr, loc, x);
+    set_node(y, Ref<Node>::share(node_of(x)), static_cast<uint32_t>(x.impl()->out_index));
+    y.impl()->flags |= detail::kRequiresGrad;
+    return y;
+  });
 }
 
-Tensor clone(const Tensor& x, SourceLocation loc) { return call(op::copy, nullptr, loc, x); }
+Tensor clone(const Tensor& x, SourceLocation loc) {
+  return detail::named("clone", loc, [&] { return call(op::copy, nullptr, loc, x); });
+}
 
 Tensor cat(const std::vector<Tensor>& xs, int64_t dim, SourceLocation loc) {
   std::vector<Tensor> ts;
@@ -58,7 +62,7 @@ Tensor cat(const std::vector<Tensor>& xs, int64_t dim, SourceLocation loc) {
 }
 
 Tensor concat(const std::vector<Tensor>& xs, int64_t dim, SourceLocation loc) {
-  return cat(xs, dim, loc);
+  return detail::named("concat", loc, [&] { return cat(xs, dim, loc); });
 }
 
 Tensor stack(const std::vector<Tensor>& xs, int64_t dim, SourceLocation loc) {
@@ -248,12 +252,14 @@ Tensor repeat(Tensor x, IntList repeats, SourceLocation loc) {
 }
 
 Tensor tile(Tensor x, IntList dims, SourceLocation loc) {
-  while (dims.rank() < x.dim()) dims.insert(0, 1);
-  return repeat(std::move(x), dims, loc);
+  return detail::named("tile", loc, [&] {
+    while (dims.rank() < x.dim()) dims.insert(0, 1);
+    return repeat(std::move(x), dims, loc);
+  });
 }
 
 Tensor repeat_interleave(Tensor x, int64_t repeats, int64_t dim, SourceLocation loc) {
-  return placed("repeat_interleave", loc, [&] {
+  return detail::named("repeat_interleave", loc, [&] {
     TD_CHECK(repeats >= 0, Value, "repeats must not be negative, got {}", repeats);
     const int d = normalize_dim(dim, x.dim());
     return repeat_dim(std::move(x), d, repeats, true, loc);
@@ -261,7 +267,7 @@ Tensor repeat_interleave(Tensor x, int64_t repeats, int64_t dim, SourceLocation 
 }
 
 Tensor repeat_interleave(Tensor x, const Tensor& repeats, int64_t dim, SourceLocation loc) {
-  const Tensor from = placed("repeat_interleave", loc, [&] {
+  return detail::named("repeat_interleave", loc, [&] {
     TD_CHECK(is_integral(repeats.dtype()) && repeats.dim() == 1 &&
                  (repeats.size(0) == x.size(dim) || repeats.size(0) == 1),
              Shape, "repeats must be an integer vector of {} elements, got {}{}", x.size(dim),
@@ -280,9 +286,8 @@ Tensor repeat_interleave(Tensor x, const Tensor& repeats, int64_t dim, SourceLoc
     std::vector<int64_t> from;
     for (int64_t i = 0; i < x.size(dim); ++i)
       from.insert(from.end(), static_cast<size_t>(count_of(i)), i);
-    return tensor(from, loc);
+    return index_select(std::move(x), dim, tensor(from, loc), loc);
   });
-  return index_select(std::move(x), dim, from, loc);
 }
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& xs, std::string_view indexing,

@@ -40,22 +40,27 @@ std::vector<Tensor> split_equally(const char* name, const Tensor& x, const Parts
 }  // namespace
 
 Tensor atleast_1d(Tensor x, SourceLocation loc) {
-  return x.dim() == 0 ? reshape(std::move(x), Shape(1), loc) : x;
+  return detail::named("atleast_1d", loc,
+                       [&] { return x.dim() == 0 ? reshape(std::move(x), Shape(1), loc) : x; });
 }
 Tensor atleast_2d(Tensor x, SourceLocation loc) {
-  return x.dim() >= 2 ? x : unsqueeze(atleast_1d(std::move(x), loc), 0, loc);
+  return detail::named("atleast_2d", loc, [&] {
+    return x.dim() >= 2 ? x : unsqueeze(atleast_1d(std::move(x), loc), 0, loc);
+  });
 }
 Tensor atleast_3d(Tensor x, SourceLocation loc) {
-  return x.dim() >= 3 ? x : unsqueeze(atleast_2d(std::move(x), loc), -1, loc);
+  return detail::named("atleast_3d", loc, [&] {
+    return x.dim() >= 3 ? x : unsqueeze(atleast_2d(std::move(x), loc), -1, loc);
+  });
 }
 std::vector<Tensor> atleast_1d(const std::vector<Tensor>& xs, SourceLocation loc) {
-  return each(xs, atleast_1d, loc);
+  return detail::named("atleast_1d", loc, [&] { return each(xs, atleast_1d, loc); });
 }
 std::vector<Tensor> atleast_2d(const std::vector<Tensor>& xs, SourceLocation loc) {
-  return each(xs, atleast_2d, loc);
+  return detail::named("atleast_2d", loc, [&] { return each(xs, atleast_2d, loc); });
 }
 std::vector<Tensor> atleast_3d(const std::vector<Tensor>& xs, SourceLocation loc) {
-  return each(xs, atleast_3d, loc);
+  return detail::named("atleast_3d", loc, [&] { return each(xs, atleast_3d, loc); });
 }
 
 Tensor hstack(const std::vector<Tensor>& xs, SourceLocation loc) {
@@ -114,11 +119,15 @@ std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& in
 }
 
 std::vector<Tensor> hsplit(const Tensor& x, int64_t sections, SourceLocation loc) {
-  return split_equally("hsplit", x, sections, x.dim() == 1 ? 0 : 1, 1, loc);
+  return detail::named("hsplit", loc, [&] {
+    return split_equally("hsplit", x, sections, x.dim() == 1 ? 0 : 1, 1, loc);
+  });
 }
 std::vector<Tensor> hsplit(const Tensor& x, const std::vector<int64_t>& indices,
                            SourceLocation loc) {
-  return split_equally("hsplit", x, indices, x.dim() == 1 ? 0 : 1, 1, loc);
+  return detail::named("hsplit", loc, [&] {
+    return split_equally("hsplit", x, indices, x.dim() == 1 ? 0 : 1, 1, loc);
+  });
 }
 std::vector<Tensor> vsplit(const Tensor& x, int64_t sections, SourceLocation loc) {
   return split_equally("vsplit", x, sections, 0, 2, loc);
@@ -135,7 +144,9 @@ std::vector<Tensor> dsplit(const Tensor& x, const std::vector<int64_t>& indices,
   return split_equally("dsplit", x, indices, 2, 3, loc);
 }
 
-Tensor ravel(Tensor x, SourceLocation loc) { return reshape(std::move(x), Shape(-1), loc); }
+Tensor ravel(Tensor x, SourceLocation loc) {
+  return detail::named("ravel", loc, [&] { return reshape(std::move(x), Shape(-1), loc); });
+}
 
 Tensor fliplr(const Tensor& x, SourceLocation loc) {
   return composed("fliplr", loc, [&] {
@@ -158,7 +169,8 @@ Tensor adjoint(Tensor x, SourceLocation loc) {
   });
 }
 Tensor reshape_as(Tensor x, const Tensor& other, SourceLocation loc) {
-  return reshape(std::move(x), other.shape(), loc);
+  return detail::named("reshape_as", loc,
+                       [&] { return reshape(std::move(x), other.shape(), loc); });
 }
 
 }  // namespace tandem

@@ -79,9 +79,11 @@ Tensor diagonal_scatter(const Tensor& x, const Tensor& src, int64_t offset, int6
   });
 }
 
-Tensor argwhere(const Tensor& x, SourceLocation loc) { return nonzero(x, loc); }
+Tensor argwhere(const Tensor& x, SourceLocation loc) {
+  return detail::named("argwhere", loc, [&] { return nonzero(x, loc); });
+}
 Tensor nonzero_static(const Tensor& x, int64_t size, int64_t fill_value, SourceLocation loc) {
-  return nonzero(x, size, fill_value, loc);
+  return detail::named("nonzero_static", loc, [&] { return nonzero(x, size, fill_value, loc); });
 }
 std::vector<Tensor> unravel_index(const Tensor& indices, IntList shape, SourceLocation loc) {
   return composed("unravel_index", loc, indices, [&] {

@@ -180,11 +180,11 @@ Tensor expand(Tensor x, Shape shape, SourceLocation loc) {
 }
 
 Tensor expand_as(Tensor x, const Tensor& other, SourceLocation loc) {
-  return expand(std::move(x), other.shape(), loc);
+  return named("expand_as", loc, [&] { return expand(std::move(x), other.shape(), loc); });
 }
 
 Tensor broadcast_to(Tensor x, Shape shape, SourceLocation loc) {
-  return expand(std::move(x), shape, loc);
+  return named("broadcast_to", loc, [&] { return expand(std::move(x), shape, loc); });
 }
 
 std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& xs, SourceLocation loc) {
