@@ -58,11 +58,14 @@ struct TD_API ModuleState : RefCounted {
   std::vector<Member> members;
   std::string type;  ///< "Conv2d"; from TD_REGISTER
   // For finding members that were not registered (registration_internal.h): the object's size and
-  // its distance from its Module, the time of its constructor, whether it was checked after that.
+  // its distance from its Module, the time of its constructor, where it lay and which of its words
+  // might have been addresses when TD_REGISTER ran, whether it was checked after that.
   size_t bytes = 0;
   ptrdiff_t self = 0;
   tandem::detail::Moment begin = tandem::detail::next_moment();
   uint64_t end = 0;
+  uintptr_t place = 0;
+  std::vector<std::pair<size_t, uintptr_t>> words;
   bool checked = false;
   bool training = true;
   uint32_t path = 0;  ///< interned; set when a root is walked

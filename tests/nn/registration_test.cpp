@@ -194,6 +194,44 @@ TEST(Registration, NoFalseAlarms) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+// A member that nobody has written, and padding after a member, may hold the address of a Param
+// that is gone, at which a later one of another layer lies.
+struct Unwritten : nn::Module {
+  nn::GRU gru{3, 4};
+  const void* scratch;
+  bool flag = false;
+  nn::LSTM lstm{4, 4};
+  int64_t size;
+  Unwritten() { TD_REGISTER(gru, lstm); }
+};
+
+TEST(Registration, OldAddressesAreNoParams) {
+  std::vector<const void*> old;
+  size_t met = 0;
+  testing::internal::CaptureStderr();
+  for (size_t round = 0; round < 32; ++round) {
+    alignas(Unwritten) unsigned char bytes[sizeof(Unwritten)] = {};
+    for (size_t i = 0; !old.empty() && i + sizeof(void*) <= sizeof bytes; i += sizeof(void*))
+      std::memcpy(bytes + i, &old[(i / sizeof(void*) + round) % old.size()], sizeof(void*));
+    auto* net = new (bytes) Unwritten;
+    {
+      nn::GRU gru(3, 4);
+      nn::LSTM lstm(4, 4);
+      std::vector<const void*> fresh;
+      for (const Param& p : gru.parameters()) fresh.push_back(p.cell().get());
+      for (const Param& p : lstm.parameters()) fresh.push_back(p.cell().get());
+      for (const void* p : fresh)
+        for (size_t i = 0; i + sizeof(void*) <= sizeof bytes; i += sizeof(void*))
+          met += std::memcmp(bytes + i, &p, sizeof p) == 0;
+      old = fresh;
+      EXPECT_EQ(net->parameters().size(), 8u);
+    }
+    net->~Unwritten();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_GT(met, 0u);
+}
+
 struct Copies : nn::Module {
   std::vector<nn::Linear> stack{3, nn::Linear(4, 4)};
   Copies() { TD_REGISTER(stack); }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -109,6 +110,14 @@ class Object {
     return made_;
   }
 
+  /// What the words show that might be addresses of cells; of check()'s bytes.
+  std::vector<std::pair<size_t, uintptr_t>> possible_cells() const {
+    std::vector<std::pair<size_t, uintptr_t>> all;
+    for (size_t i = 0; i < words_.size(); ++i)
+      if (words_[i] != 0 && words_[i] % alignof(Cell) == 0) all.emplace_back(i, words_[i]);
+    return all;
+  }
+
  private:
   bool lost(const Cell& c) const { return c.requires_grad() && !known_.count(&c); }
   bool trains_something(Module& m) const {
@@ -133,12 +142,21 @@ class Object {
     constexpr const char* kText = "{} holds a Param {}{} that TD_REGISTER does not name\n{}";
     const std::string spec = c.spec().to_string(), at = place(i * sizeof(void*));
     if (made_.count(&c)) TD_FAIL(Value, kText, state_.type, spec, at, kRemedy);
-    // Bytes that nobody has written may show an old address: of a cell from elsewhere nothing is
-    // known, one made after TD_REGISTER and held once is probably this member.
+    // Bytes that nobody has written may show an old address, where another cell lies by now: of a
+    // cell from elsewhere nothing is known, one made after TD_REGISTER, held once and written here
+    // since then is probably this member.
+    if (!written_since_registered(i)) return;
     bool later = false;
     tandem::detail::for_cells_made({state_.begin.thread, state_.end}, UINT64_MAX,
                                    [&](const Cell& made) { later |= &made == &c; });
     if (later && c.unique()) log_warning(kText, state_.type, spec, at, kRemedy);
+  }
+
+  // Of an object that was copied or moved nothing is known.
+  bool written_since_registered(size_t i) const {
+    const auto& words = state_.words;
+    return state_.place == self_ &&
+           std::find(words.begin(), words.end(), std::pair(i, words_[i])) == words.end();
   }
 
   // Is it a Param of a layer that the constructor has made outside of the object?
@@ -275,7 +293,10 @@ void check_constructed(Module& m, const void* self, size_t bytes) {
   v.on_module = [](const std::string&, Module& child) { leave_module(&child); };
   m.visit_members(v);
   const Cells known = cells_of(m);
-  Object(m, known).check(true);
+  Object object(m, known);
+  object.check(true);
+  s.place = address(self);
+  s.words = object.possible_cells();
 }
 
 void check_used(Module& root) {
@@ -297,6 +318,7 @@ void check_used(Module& root) {
     for (Module* m : fresh) m->state().checked = false;
     throw;
   }
+  for (Module* m : fresh) m->state().words = {};
 }
 
 }  // namespace tandem::nn::detail
