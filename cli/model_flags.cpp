@@ -12,6 +12,8 @@ namespace tandem::cli {
 void add_model_options(CLI::App& verb, recipe::ModelSource& source) {
   verb.add_option("--weights", source.weights,
                   "File of weights (.safetensors, .pth, .npz, a folder)");
+  verb.add_flag("--partial", source.partial,
+                "Load the weights that fit; the others stay as they are drawn");
   verb.add_option("--num-classes", source.num_classes, "Classes of the last layer");
   verb.add_option("--image-size", source.image_size, "Size of the images");
   verb.add_option("--signature", source.signature, "Of a SavedModel, which of its signatures");

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tandem/base/budget.h"
+#include "tandem/base/log.h"
 #include "tandem/compile/compile.h"
 #include "tandem/compile/run/executable.h"
 #include "tandem/graph/context.h"
@@ -43,6 +44,19 @@ models::ModelOptions options_of(const ModelSource& a) {
   return o;
 }
 
+// Weights of a file into a model by name.
+void load_weights_into(nn::Module& net, const StateDict& weights, const ModelSource& a) {
+  const weights::WeightsReport report = weights::load_into(net, weights, {.strict = false});
+  if (report.ok()) return;
+  TD_CHECK(a.partial && report.loaded > 0, Value, "the weights in '{}' do not fit {}: {}{}",
+           a.weights, a.model, report.to_string(),
+           report.loaded > 0
+               ? "Name the model that they were saved from, or load those that fit with --partial."
+               : "Name the model that they were saved from.");
+  log_warning("{}: {}what is missing or of another shape stays as it was drawn", a.weights,
+              report.to_string());
+}
+
 LoadedModel from_registry(const ModelSource& a) {
   models::ModelOptions o = options_of(a);
   const models::ModelInfo info = models::info(a.model);  // refuses an unknown name at once
@@ -53,7 +67,7 @@ LoadedModel from_registry(const ModelSource& a) {
     if (!o.num_classes && classes_of(weights) > 0) o.num_classes = classes_of(weights);
   }
   auto net = std::make_shared<nn::AnyModule>(models::make(a.model, o));
-  if (!a.weights.empty()) weights::load_into(*net, weights);
+  if (!a.weights.empty()) load_weights_into(net->module(), weights, a);
   net->eval();
   LoadedModel m;
   if (a.image_size > 0) sample[1] = sample[2] = a.image_size;

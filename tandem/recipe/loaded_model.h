@@ -28,6 +28,7 @@ struct ModelSource {
   std::string weights = "";                 ///< a file of weights; empty: initial ones
   std::string signature = "";               ///< of a SavedModel; empty: "serving_default"
   int64_t num_classes = 0, image_size = 0;  ///< 0: the model's
+  bool partial = false;  ///< load the weights that fit; the others stay as they are drawn
 };
 using models::ModelPort;
 
@@ -66,7 +67,7 @@ TD_API bool is_graph_file(const std::string& model);
 TD_API bool is_model(const std::string& model);
 /// A model by name in evaluation mode, with weights if they are given (the number of classes then
 /// follows the file where it is not set); a Hugging Face folder; or a file of a graph. Throws Value
-/// for a name that the registry does not have.
+/// for a name that the registry does not have, and for weights that do not fit.
 TD_API LoadedModel load_model(const ModelSource& source);
 /// The model of a run with the run's weights: "last" (or "") or "best", by the run's monitor.
 /// Throws Unsupported for a model that gives no output for an input alone.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/recipe/open_run.h"
 
+#include <fmt/format.h>
+
 #include "tandem/base/files/folder.h"
 #include "tandem/nn/fine_tune.h"
 
@@ -21,11 +23,24 @@ OpenedRun open_run(const std::string& folder, const std::string& weights) {
   const auto it = all.model.find(run.type);
   if (it == all.model.end()) o.fail("type", fmt::format("there is no model '{}'", run.type));
   run.model = it->second(o, run.data.info);
-  run.model.module->load_state_dict(
-      run_weights(folder, run_weights_of(weights.empty() ? "last" : weights)));
+  load_run_weights(*run.model.module, folder, run_weights_of(weights.empty() ? "last" : weights));
   nn::merge_lora(*run.model.module);
   run.model.module->eval();
   return run;
+}
+
+void load_run_weights(nn::Module& model, const std::string& folder, RunWeights which) {
+  const StateDict weights = run_weights(folder, which);
+  try {
+    model.load_state_dict(weights);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Value && e.kind() != ErrorKind::Shape) throw;
+    throw Error(
+        e.kind(), fmt::format("the run in '{}': {}", folder, e.message()),
+        "Its weights need the model that was trained: leave out what changes `model` in its "
+        "recipe.yaml. To train another model from them, set model.init_from.",
+        e.op(), e.loc(), e.layer());
+  }
 }
 
 std::optional<Preparation> preparation_of(const OpenedRun& run) {

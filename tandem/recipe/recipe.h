@@ -263,6 +263,9 @@ TD_API RunWeights run_weights_of(const std::string& name);
 /// The weights of a run's folder; of a run with an average, the average's. Throws Io when there are
 /// none.
 TD_API StateDict run_weights(const std::string& folder, RunWeights which = RunWeights::last);
+/// The same into the run's model. Throws Value or Shape for another model than the run's.
+TD_API void load_run_weights(nn::Module& model, const std::string& folder,
+                             RunWeights which = RunWeights::last);
 
 /// What `expect:` of a recipe wants.
 struct Expectation {

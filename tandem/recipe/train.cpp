@@ -137,7 +137,7 @@ train::Logs evaluate(const std::string& run, const EvaluateOptions& options,
   const Recipe recipe = Recipe::load(run + "/recipe.yaml", options.overrides);
   train::Logs logs;
   with_recipe(recipe, registry, [&](RecipeParts& parts) {
-    parts.model.module->load_state_dict(run_weights(run, run_weights_of(options.weights)));
+    load_run_weights(*parts.model.module, run, run_weights_of(options.weights));
     std::string split = options.split;
     if (split.empty()) split = parts.data.test ? "test" : parts.data.val ? "val" : "train";
     // A run that is being trained writes its own evaluation and report.

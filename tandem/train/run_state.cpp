@@ -76,6 +76,18 @@ Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
   return s;
 }
 
+namespace {
+
+// A run that is resumed needs the weights of all its model.
+void load_all(nn::Module& model, const StateDict& weights) try {
+  model.load_state_dict(weights);
+} catch (const Error& e) {
+  throw Error(e.kind(), e.message(), "A run is resumed with the model that it had.", e.op(),
+              e.loc(), e.layer());
+}
+
+}  // namespace
+
 io::Json restore(const RunParts& p, const Snapshot& s) {
   TD_CHECK(p.model || !p.extra.empty(), Value, "restore() expects a model");
   const io::Json* parts = s.state.find("parts");
@@ -90,7 +102,7 @@ io::Json restore(const RunParts& p, const Snapshot& s) {
     TD_CHECK(data, Format, "state.json has no 'data'");
     p.data->load_state(data::PipelineState::from_json(*data));
   }
-  if (p.model) p.model->load_state_dict(s.model);
+  if (p.model) load_all(*p.model, s.model);
   if (p.optimizer) p.optimizer->load_state_dict(part_of(s.optimizer, "optimizer"));
   if (p.schedule) p.schedule->load_state_dict(part_of(s.optimizer, "schedule"));
   for (const auto& [name, o] : p.optimizers)

@@ -246,6 +246,20 @@ TEST_F(Tool, PredictsAndTimes) {
   r = tool("predict lenet --weights " + golden("dtypes.pth") + " --input " + x + " 2>&1");
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(has(r.text, "missing")) << r.text;
+  EXPECT_FALSE(has(r.text, "strict")) << r.text;
+  // A head of another size.
+  const std::string other = "--weights " + dir + "cli_lenet.safetensors --num-classes 7 ";
+  ASSERT_EQ(tool("convert lenet " + dir + "cli_lenet.onnx >/dev/null 2>&1").code, 0);
+  r = tool("predict lenet " + other + "--input " + x + " 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_TRUE(has(r.text, "of another shape")) << r.text;
+  EXPECT_TRUE(has(r.text, "load those that fit with --partial")) << r.text;
+  EXPECT_FALSE(has(r.text, "strict")) << r.text;
+  r = tool("predict lenet " + other + "--partial --output " + dir + "cli_y.npz --input " + x +
+           " 2>&1");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "stays as it was drawn")) << r.text;
+  EXPECT_TRUE(has(tool("inspect " + dir + "cli_y.npz").text, "[2,7]"));
   r = tool("bench lenet --shapes x:4x1x28x28 --threads 1 --runs 5 --json");
   ASSERT_EQ(r.code, 0) << r.text;
   const nlohmann::json j = nlohmann::json::parse(r.text);

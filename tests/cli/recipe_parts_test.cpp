@@ -192,7 +192,13 @@ TEST_F(RecipeParts, BeginsFromARun) {
   EXPECT_TRUE(has(other.text, "1 loaded")) << other.text;  // the last bias
   EXPECT_TRUE(has(other.text, "layers.0.weight: [32, 64] in the model")) << other.text;
   EXPECT_TRUE(has(other.text, "stays as it was drawn")) << other.text;
-  EXPECT_TRUE(has(mistake("model.strict=true model.hidden=[32]" + from), "model.init_from: "));
+  const std::string refused = mistake("model.strict=true model.hidden=[32]" + from);
+  EXPECT_TRUE(has(refused, "model.init_from: ")) << refused;
+  EXPECT_TRUE(has(refused, "Without `strict: true`")) << refused;
+  EXPECT_FALSE(has(refused, "strict = false")) << refused;
+  const std::string changed = tool("eval " + (folder_ / "frozen") + " model.hidden=[32] 2>&1").text;
+  EXPECT_TRUE(has(changed, "need the model that was trained")) << changed;
+  EXPECT_FALSE(has(changed, "strict = false")) << changed;
   EXPECT_TRUE(
       has(mistake("'model.freeze=[layer.0]'"),
           "model.freeze: 'layer.0' matches no parameter or module of the model, did you mean "

@@ -58,8 +58,11 @@ auto at_key(const Options& o, const char* key, F f) {
 
 void load_weights(const Options& o, nn::Module& net, const std::string& from, bool strict) {
   const StateDict values = is_run(from) ? run_state(from) : weights::load_weights(from);
-  const auto report =
-      at_key(o, "init_from", [&] { return weights::load_into(net, values, {.strict = strict}); });
+  const weights::WeightsReport report = weights::load_into(net, values, {.strict = false});
+  if (strict && !report.ok())
+    o.fail("init_from", fmt::format("the weights in '{}' do not fit the model: {}Without `strict: "
+                                    "true` those that fit are loaded.",
+                                    from, report.to_string()));
   if (report.loaded == 0)
     o.fail("init_from",
            fmt::format("nothing in '{}' fits the model\n{}", from, report.to_string()));
