@@ -97,6 +97,18 @@ TEST_F(TensorFlow, FunctionsThatCountAndSolve) {
   }
 }
 
+// Boxes beyond the border, factors of matrices.
+TEST_F(TensorFlow, CropsAndFactors) {
+  const OnnxModel m = OnnxModel::load(golden_tf("cropped.pb"));
+  const std::vector<Tensor> y = m({image});
+  const std::string names = "abcdefg";
+  ASSERT_EQ(y.size(), names.size());
+  for (size_t i = 0; i < names.size(); ++i)
+    expect_near(y[i], expected("cropped", names.substr(i, 1)));
+  auto f = compile([&](const Tensor& x) { return m({x})[0]; });
+  EXPECT_TRUE(equal(f(image), y[0]));
+}
+
 TEST_F(TensorFlow, FrozenGraph) {
   const OnnxModel m = OnnxModel::load(golden_tf("frozen.pb"));
   ASSERT_EQ(m.inputs().size(), 1u);
@@ -159,6 +171,23 @@ std::string graph_of(const std::vector<std::vector<std::string>>& nodes) {
     g.add_message(1, node);
   }
   return g.str();
+}
+
+// A text that only a log or a check reads is not computed; one that the model gives is refused.
+TEST_F(TensorFlow, TextsOfLogsAreLeftOut) {
+  const TempFolder folder;
+  write_file(folder / "graph.pb", graph_of({{"x", "Placeholder"},
+                                            {"text", "StringFormat", "x"},
+                                            {"log", "PrintV2", "text"},
+                                            {"check", "Assert", "x", "text", "^log"},
+                                            {"y", "Relu", "x", "^check"}}));
+  const OnnxModel m = OnnxModel::load(folder / "graph.pb");
+  EXPECT_TRUE(equal(m({rows})[0], relu(rows)));
+  write_file(folder / "graph.pb", graph_of({{"x", "Placeholder"},
+                                            {"text", "StringFormat", "x"},
+                                            {"y", "Identity", "text", "x"}}));
+  EXPECT_NE(error_of([&] { OnnxModel::load(folder / "graph.pb"); }).find("1 StringFormat"),
+            std::string::npos);
 }
 
 TEST_F(TensorFlow, WhatCannotBeReadIsNamed) {
@@ -247,7 +276,7 @@ TEST_F(TensorFlow, KerasLayersThatCannotBeBuilt) {
   }
 }
 
-TEST_F(TensorFlow, KerasNumbersByKeyword) {
+TEST_F(TensorFlow, KerasNumbersAndTypesOfOperations) {
   const TempFolder folder;
   const auto result = [&](const std::string& type, const std::string& args,
                           const std::string& kwargs) {
@@ -258,6 +287,9 @@ TEST_F(TensorFlow, KerasNumbersByKeyword) {
   expect_near(result("Subtract", "", R"("x2": 2.5)"), (rows - 2.5).to(DType::f64));
   expect_near(result("Divide", "", R"("x2": 2)"), (rows / 2).to(DType::f64));
   expect_near(result("Add", ", 3", ""), (rows + 3).to(DType::f64));
+  write_keras(folder / "net.keras", one_layer("OnesLike", R"(, "dtype": "bool")", "", "", "[4, 2]",
+                                              "keras.src.ops.numpy"));
+  EXPECT_TRUE(equal(OnnxModel::load(folder / "net.keras")({rows})[0], ones({4, 2}, DType::b8)));
   write_keras(folder / "net.keras",
               one_layer("RandomFlip", "", "", R"("training": true)", "[4, 2]"));
   expect_near(OnnxModel::load(folder / "net.keras")({rows})[0], rows.to(DType::f64));

@@ -240,8 +240,6 @@ bool is_complex(const TfNode& n) {
 
 void TfFlattener::emit(TfBody& b, const TfNode& n, const std::vector<TfValue>& in,
                        std::vector<TfValue>& out) {
-  if (!find_onnx_row(kOnnxTf, n.op, 1)) ++unknown_[n.op];
-  if (is_complex(n)) ++unknown_[n.op + " of complex numbers"];
   OnnxNode node;
   OnnxAttributes kept;
   node.op = n.op;
@@ -262,6 +260,8 @@ void TfFlattener::emit(TfBody& b, const TfNode& n, const std::vector<TfValue>& i
     node.outputs.push_back(name);
     out.push_back({name});
   }
+  if (!node.row || is_complex(n))
+    unknown_[node.outputs[0]] = n.op + (node.row ? " of complex numbers" : "");
   graph().nodes.push_back(std::move(node));
 }
 
@@ -339,11 +339,17 @@ void reads_of(const OnnxGraph& g, std::set<std::string>& names) {
   for (const OnnxPort& p : g.outputs) names.insert(p.name);
 }
 
+void for_all_nodes(const OnnxGraph& g, FunctionRef<void(const OnnxNode&)> see) {
+  for (const OnnxNode& n : g.nodes) {
+    see(n);
+    for (const OnnxAttribute& a : n.attributes)
+      for (const auto& inner : a.graph_list) for_all_nodes(*inner, see);
+  }
+}
+
 }  // namespace
 
-// Effects kept nodes in order; what no output needs goes: checks, logging, unused variables.
-void TfFlattener::remove_unused() {
-  OnnxGraph& g = model_.graph;
+void remove_unused(OnnxGraph& g) {
   std::set<std::string> needed;
   for (const OnnxPort& p : g.outputs) needed.insert(p.name);
   std::vector<OnnxNode> kept;
@@ -354,7 +360,10 @@ void TfFlattener::remove_unused() {
     if (!used) continue;
     needed.insert(n.inputs.begin(), n.inputs.end());
     for (const OnnxAttribute& a : n.attributes)
-      for (const auto& inner : a.graph_list) reads_of(*inner, needed);
+      for (const auto& inner : a.graph_list) {
+        remove_unused(*inner);
+        reads_of(*inner, needed);
+      }
     kept.push_back(std::move(n));
   }
   std::reverse(kept.begin(), kept.end());
@@ -363,8 +372,13 @@ void TfFlattener::remove_unused() {
 }
 
 void TfFlattener::check_known() const {
-  if (unknown_.empty()) return;
-  std::vector<std::pair<std::string, int64_t>> all(unknown_.begin(), unknown_.end());
+  std::map<std::string, int64_t> found;
+  for_all_nodes(model_.graph, [&](const OnnxNode& n) {
+    const auto it = n.outputs.empty() ? unknown_.end() : unknown_.find(n.outputs[0]);
+    if (it != unknown_.end()) ++found[it->second];
+  });
+  if (found.empty()) return;
+  std::vector<std::pair<std::string, int64_t>> all(found.begin(), found.end());
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string list;
@@ -430,7 +444,6 @@ OnnxModelProto TfFlattener::run(const TfSignature& signature) {
     refs.push_back(p.tensor);
   }
   const std::vector<TfValue> values = run_body(b, refs, effects);
-  check_known();
   for (size_t i = 0; i < values.size(); ++i) {
     const TfPort& p = signature.outputs[i];
     OnnxNode node;
@@ -442,7 +455,8 @@ OnnxModelProto TfFlattener::run(const TfSignature& signature) {
     g.outputs.push_back({output_names_[i], p.type});
   }
   add_states();
-  remove_unused();
+  remove_unused(g);  // effects kept nodes in order: checks, logging, variables that nobody reads
+  check_known();
   return std::move(model_);
 }
 

@@ -88,7 +88,6 @@ class TfFlattener {
   std::string constant(const std::string& wanted, OnnxValue v);
   std::string add(const char* op, const char* domain, std::vector<std::string> inputs,
                   const std::string& wanted, std::vector<OnnxAttribute> attributes = {});
-  void remove_unused();
   void check_known() const;
   void add_states();
 
@@ -136,7 +135,7 @@ class TfFlattener {
   std::map<std::string, bool> writes_;
   std::set<std::string> used_;
   std::vector<std::string> input_names_, output_names_;
-  std::map<std::string, int64_t> unknown_;
+  std::map<std::string, std::string> unknown_;  ///< ops without a row, by a node's first output
   int depth_ = 0;
   bool restoring_ = false;
 };

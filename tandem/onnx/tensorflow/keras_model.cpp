@@ -180,6 +180,7 @@ OnnxModelProto KerasBuilder::run() {
     model_.graph.outputs.push_back(std::move(p));
   }
   if (model_.graph.outputs.empty()) fail("the model has no outputs");
+  remove_unused(model_.graph);  // masks that no layer reads
   return std::move(model_);
 }
 

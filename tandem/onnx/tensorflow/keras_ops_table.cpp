@@ -76,13 +76,15 @@ Values op_normalize(Op& o) {
 // ---- shapes
 
 Values op_same(Op& o) { return {o.x()}; }
-Values op_cast(Op& o) {
+// `x` in the type that the operation's "dtype" names, if it names one.
+std::string in_dtype(Op& o, std::string x) {
   const Json* dtype = o.c.find("dtype");
-  if (!dtype || dtype->is_null()) return {o.x()};
+  if (!dtype || dtype->is_null()) return x;
   const int64_t to = keras_dtype(io::text_of(dtype));
   if (to == 0) o.lacks("this type");
-  return {o.onnx("Cast", {o.x()}, {onnx_int("to", to)})};
+  return o.onnx("Cast", {std::move(x)}, {onnx_int("to", to)});
 }
+Values op_cast(Op& o) { return {in_dtype(o, o.x())}; }
 Values op_reshape(Op& o) {
   const Json* shape = o.c.find("newshape");
   std::vector<int64_t> to;
@@ -324,8 +326,7 @@ Values op_average(Op& o) {
 }
 Values op_full_like(Op& o) {
   const std::string one = o.tf(o.c.type == "OnesLike" ? "OnesLike" : "ZerosLike", {o.x()});
-  if (o.c.type != "FullLike") return {one};
-  return {o.tf("AddV2", {one, o.x(1)})};
+  return {in_dtype(o, o.c.type == "FullLike" ? o.tf("AddV2", {one, o.x(1)}) : one)};
 }
 Values op_round(Op& o) {
   if (o.c.whole("decimals", 0) != 0) o.lacks("decimals");

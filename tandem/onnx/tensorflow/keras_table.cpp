@@ -64,7 +64,7 @@ const KerasLayer* KerasBuilder::find_layer(std::string_view type) {
       {"ReversibleEmbedding", {&B::embedding, own}},
       {"Masking", {&B::masking, own}},
       {"SpectralNormalization", {&B::wrapped, drop}},
-      {"Pipeline", {&B::pipeline, drop}},
+      {"Pipeline", prepares(&B::pipeline)},
       {"Conv1D", {&B::conv, drop, images}},
       {"Conv2D", {&B::conv, drop, images}},
       {"Conv3D", {&B::conv, drop, images}},

@@ -243,6 +243,56 @@ void tf_resize_cubic(OnnxCall& c) {
   c.set(0, resize_cubic(wide, 1, sizes[0], corners, half), OnnxType::f32);
 }
 
+// Where `n` pixels lie between `from` and `to` [k] on a side of `size` pixels: [k, n]. Boxes are in
+// shares of the side's last pixel; a single pixel lies in the middle of its box.
+Tensor crop_places(const Tensor& from, const Tensor& to, int64_t n, int64_t size) {
+  const auto last = static_cast<double>(size - 1);
+  if (n == 1) return ((from + to) * (0.5 * last)).unsqueeze(-1);
+  const Tensor step = (to - from) * last / static_cast<double>(n - 1);
+  return (from * last).unsqueeze(-1) + step.unsqueeze(-1) * arange(n).to(DType::f32);
+}
+
+// Boxes (y1, x1, y2, x2) [k, 4] of the images [k] resized to [k, h, w, c]; pixels of a box that lie
+// outside of its image have a value of their own.
+void tf_crop_and_resize(OnnxCall& c) {
+  const Tensor x = c.x(0), boxes = c.x(1), image = c.x(2);
+  const std::vector<int64_t> size = c.ints(3);
+  const std::string method = c.attr_choice("method", "bilinear", {"bilinear", "nearest"});
+  TD_CHECK(x.dim() == 4 && boxes.dim() == 2 && boxes.size(1) == 4 && image.dim() == 1 &&
+               size.size() == 2 && size[0] > 0 && size[1] > 0 && x.size(1) > 0 && x.size(2) > 0,
+           Shape, "expected images [n, h, w, c], boxes [k, 4] and two sizes, got {} and {}",
+           x.shape().to_string(), boxes.shape().to_string());
+  check_onnx_size({boxes.shape(0), Dim(size[0]), Dim(size[1]), x.shape(3)}, sizeof(float));
+  const auto side = [&](int64_t d) {
+    return crop_places(boxes.select(1, d), boxes.select(1, d + 2), size[static_cast<size_t>(d)],
+                       x.size(d + 1));
+  };
+  const Tensor y = side(0).unsqueeze(2), z = side(1).unsqueeze(1);  // [k, h, 1], [k, 1, w]
+  const auto limit = [&](const Tensor& at, int64_t d) {
+    return clamp(at, 0, static_cast<double>(x.size(d) - 1));
+  };
+  const Tensor row = limit(y, 1), column = limit(z, 2);
+  const Tensor of = image.to(DType::i64).reshape({-1, 1, 1});
+  const auto pixels = [&](const Tensor& i, const Tensor& j) {
+    return index(x, {of, i.to(DType::i64), j.to(DType::i64)}).to(DType::f32);
+  };
+  Tensor crops;
+  if (method == "nearest") {
+    crops = pixels(floor(row + 0.5), floor(column + 0.5));
+  } else {
+    const Tensor up = floor(row), down = ceil(row), left = floor(column), right = ceil(column);
+    const Tensor part = (column - left).unsqueeze(-1);
+    const auto between = [&](const Tensor& i) {
+      const Tensor first = pixels(i, left);
+      return first + (pixels(i, right) - first) * part;
+    };
+    const Tensor upper = between(up);
+    crops = upper + (between(down) - upper) * (row - up).unsqueeze(-1);
+  }
+  const Tensor inside = logical_and(eq(row, y), eq(column, z)).unsqueeze(-1);
+  c.set(0, where(inside, crops, c.attr_float("extrapolation_value", 0)), OnnxType::f32);
+}
+
 }  // namespace
 
 // table: a row for each op
@@ -347,6 +397,12 @@ std::span<const OnnxRow> onnx_tf_conv_rows() {
                         0,
                         tf_resize_cubic,
                         {kOnnxAny, kOnnxAny, "align_corners half_pixel_centers"}}),
+      settings_from(1, {kOnnxTf,
+                        "CropAndResize",
+                        1,
+                        0,
+                        tf_crop_and_resize,
+                        {4, 1, "extrapolation_value method"}}),
   };
   return kRows;
 }

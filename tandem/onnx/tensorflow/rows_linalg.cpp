@@ -42,6 +42,20 @@ void tf_qr(OnnxCall& c) {
   c.set_like(0, r.Q);
   c.set_like(1, r.R);
 }
+// Signs of singular vectors and eigenvectors are free: ours differ from TensorFlow's.
+void tf_svd(OnnxCall& c) {
+  if (!c.attr("compute_uv", 1)) return c.set_like(0, linalg::svdvals(c.x(0)));
+  const LinalgSvdResult r = linalg::svd(c.x(0), c.attr("full_matrices", 0) != 0);
+  c.set_like(0, r.S);
+  c.set_like(1, r.U);
+  c.set_like(2, contiguous(r.Vh.transpose(-1, -2)));
+}
+void tf_eigh(OnnxCall& c) {
+  if (!c.attr("compute_v", 1)) return c.set_like(0, linalg::eigvalsh(c.x(0)));
+  const EighResult r = linalg::eigh(c.x(0));
+  c.set_like(0, r.eigenvalues);
+  c.set_like(1, r.eigenvectors);
+}
 void tf_diagonal_matrix(OnnxCall& c) {
   const Tensor x = c.x(0);
   if (c.has(1))
@@ -133,6 +147,8 @@ std::span<const OnnxRow> onnx_tf_linalg_rows() {
       {kOnnxTf, "MatrixDeterminant", 1, 0, tf_determinant, {1, 1, ""}},
       {kOnnxTf, "LogMatrixDeterminant", 1, 0, tf_log_determinant, {1, 2, ""}},
       {kOnnxTf, "Qr", 1, 0, tf_qr, {1, 2, "full_matrices"}},
+      {kOnnxTf, "Svd", 1, 0, tf_svd, {1, 3, "compute_uv full_matrices"}},
+      {kOnnxTf, "SelfAdjointEigV2", 1, 0, tf_eigh, {1, 2, "compute_v"}},
       {kOnnxTf, "MatrixDiag", 1, 0, tf_diagonal_matrix, {1, 1, ""}},
       settings_from(1, {kOnnxTf, "MatrixDiagV3", 1, 0, tf_diagonal_matrix, {5, 1, "~align"}}),
       {kOnnxTf, "MatrixDiagPart", 1, 0, tf_diagonal_of_matrix, {1, 1, ""}},

@@ -20,4 +20,7 @@ std::vector<OnnxValue> run_as_tf(OnnxCall& c, const char* op, std::vector<OnnxVa
 Tensor as_onnx(OnnxCall& c, const char* op, std::vector<OnnxValue> in,
                OnnxAttributes attributes = {});
 
+/// Removes what no output of the graph needs, in the graphs of its nodes as well.
+void remove_unused(OnnxGraph& g);
+
 }  // namespace tandem::onnx

@@ -129,6 +129,21 @@ def counted(x):
 
 
 write_frozen(counted, "counted")
+
+
+def cropped(x):
+    """Boxes of images, some beyond the border, and factors of matrices, whose signs are free; what is only logged."""
+    boxes = tf.constant([[0.1, 0.2, 0.7, 0.9], [0.9, 0.8, 0.15, 0.1], [-0.3, 0.2, 0.6, 1.4]])
+    crop = lambda size, method: tf.image.crop_and_resize(x, boxes, [0, 1, 0], size, method, 2.5)
+    s, u, v = tf.linalg.svd(x[0, :, :4, 0] ** 2, full_matrices=True)
+    e, w = tf.linalg.eigh(tf.linalg.band_part(x[0, :, :, 0], -1, 0))
+    tf.print("s is", s)
+    tf.debugging.assert_less(x, 1.0, tf.strings.format("x is {}", x))
+    return {"a": crop([4, 3], "bilinear"), "b": crop([3, 1], "nearest"), "c": s, "d": tf.matmul(u[:, :4] * s, v, transpose_b=True),
+            "e": tf.abs(tf.matmul(u, u, transpose_a=True)), "f": e, "g": tf.matmul(w * e, w, transpose_b=True)}
+
+
+write_frozen(cropped, "cropped")
 f = tf.function(lambda x: tf.nn.softmax(tf.nn.max_pool2d(x[:, 1:], 2, 2, "SAME")[:, :, 0] @ tf.transpose(tf.constant([[1.0, 2.0], [0.5, -1.0]]))))
 f = f.get_concrete_function(tf.TensorSpec([None, 6, 6, 2], tf.float32))
 with open(os.path.join(here, "frozen.pb"), "wb") as file:

@@ -20,12 +20,38 @@ M = tf.math
 R = tf.raw_ops
 combined = (np.stack([BOXES, BOXES[::-1]])[:, :, None], np.stack([SCORES, SCORES[::-1]])[:, :, None] * np.array([1.0, 0.7], "float32"))
 
+IMAGES = rng.uniform(0, 1, (2, 5, 6, 3)).astype("float32")
+CROPS = np.array([[0, 0, 1, 1], [0.1, 0.2, 0.7, 0.9], [0.9, 0.8, 0.15, 0.1], [-0.3, 0.2, 0.6, 1.4], [0.3, 0.3, 0.3, 0.3]], "float32")
+
+
+def composed(x, full):
+    """A matrix from its factors, whose signs are free, their sizes and the singular values."""
+    s, u, v = tf.linalg.svd(x, full_matrices=full)
+    k = tf.shape(s)[-1]
+    return [s, tf.matmul(u[..., :k] * s[:, None], v[..., :k], transpose_b=True), tf.abs(u[..., :k]), tf.abs(v[..., :k]), tf.shape(u), tf.shape(v),
+            tf.matmul(u, u, transpose_a=True)]
+
+
+def checked(x):
+    """Checks and lines of a log, with texts that are made for them alone."""
+    tf.print("x is", x, summarize=2)
+    tf.debugging.assert_greater(x, 0.0, tf.strings.format("x is {}", x))
+    tf.debugging.assert_equal(tf.shape(x)[0], 4, tf.strings.join(["not ", tf.strings.as_string(tf.shape(x)[0])]))
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(x < 2.0), [tf.strings.format("{} of {}", (x[0], tf.reduce_sum(x)))])]):
+        return [x * 2.0]
+
+
+def as_numpy(y):
+    """NumPy has no bfloat16."""
+    return tf.cast(y, tf.float32) if y.dtype == tf.bfloat16 else y
+
+
 CASES = {
     "unique": (lambda x: [*tf.unique(x), *tf.unique_with_counts(x)], REPEATED),
     "segments": (lambda x, i: [M.segment_sum(x, i), M.segment_mean(x, i), M.segment_prod(x, i), M.segment_max(x, i), M.segment_min(x, i)], X, IDS),
     "unsorted_segments": (lambda x, i: [M.unsorted_segment_sum(x, i, 4), M.unsorted_segment_mean(x, i, 4), M.unsorted_segment_prod(x, i, 4),
                                         M.unsorted_segment_max(x, i, 4), M.unsorted_segment_min(x, i, 4), M.unsorted_segment_sqrt_n(x, i, 4)], X, ANY_IDS),
-    "empty_segments": (lambda x, i: [f(tf.cast(10 * x, t), i, 4) for t in (tf.float16, tf.float64, tf.bfloat16, tf.int32, tf.int64, tf.uint8, tf.int8)
+    "empty_segments": (lambda x, i: [as_numpy(f(tf.cast(10 * x, t), i, 4)) for t in (tf.float16, tf.float64, tf.bfloat16, tf.int32, tf.int64, tf.uint8, tf.int8)
                                      for f in (M.unsorted_segment_max, M.unsorted_segment_min, M.unsorted_segment_sum)], X, ANY_IDS),
     "sparse_segments": (lambda x, i: [tf.sparse.segment_sum(x, [0, 2, 1, 3], i), tf.sparse.segment_mean(x, [0, 2, 1, 3], i),
                                       tf.sparse.segment_sqrt_n(x, [0, 2, 1, 3], i), tf.sparse.segment_sum(x, [0, 2, 1, 3], i, num_segments=6)], X, IDS),
@@ -41,6 +67,11 @@ CASES = {
                                   tf.linalg.triangular_solve(a, b), tf.linalg.triangular_solve(a, b, lower=False), tf.linalg.triangular_solve(a, b, adjoint=True),
                                   tf.linalg.det(a), *tf.linalg.slogdet(a), tf.linalg.diag_part(a), tf.linalg.diag(b), tf.linalg.set_diag(a, a[:, 0]),
                                   tf.linalg.cross(b, b[:, ::-1]), tf.linalg.band_part(a, 1, 0), tf.linalg.trace(a), tf.linalg.matmul(*tf.linalg.qr(a))], SQUARE, POSITIVE, RIGHT),
+    "factors": (lambda a, b, p: [*[t for x in (a, b, tf.transpose(b, [0, 2, 1])) for full in (False, True) for t in composed(x, full)], tf.linalg.svd(a, compute_uv=False),
+                                 tf.linalg.eigvalsh(p), tf.linalg.eigh(p)[0], tf.abs(tf.linalg.eigh(p)[1])], SQUARE, RIGHT, POSITIVE),
+    "crops": (lambda x, b: [I.crop_and_resize(x, b, [0, 1, 1, 0, 1], size, method, fill) for size in ([3, 4], [7, 9], [1, 1], [1, 5]) for method in ("bilinear", "nearest") for fill in (0.0, -2.5)]
+              + [I.crop_and_resize(tf.cast(255 * x, tf.uint8), b, [0, 1, 1, 0, 1], [4, 3])], IMAGES, CROPS),
+    "checked": (checked, X),
     "cumulative": (lambda x: [M.cumprod(x, 1), M.cumprod(x, 1, exclusive=True), M.cumprod(x, 0, reverse=True), M.cumulative_logsumexp(x, 1), M.cumsum(x, 1, True, True)], X),
     "counts": (lambda x: [M.bincount(x), M.bincount(x, minlength=12), tf.math.bincount(x, minlength=4, maxlength=6), M.bincount(tf.stack([x, x + 1]), axis=-1, minlength=3)], REPEATED),
     "search": (lambda x: [tf.searchsorted([0.2, 0.5, 0.5, 0.8], x[0]), tf.searchsorted([0.2, 0.5, 0.5, 0.8], x[1], side="right"),

@@ -41,6 +41,8 @@ RANDOM = {"RandomBrightness": (0.2,), "RandomColorDegeneration": (0.2,), "Random
           "RandomHue": (0.2,), "RandomInvert": (), "RandomPerspective": (), "RandomPosterization": (4,), "RandomRotation": (0.2,),
           "RandomSaturation": (0.2,), "RandomSharpness": (0.2,), "RandomShear": (), "RandomTranslation": (0.2, 0.2),
           "RandomZoom": (0.2,), "AugMix": (), "CutMix": (), "MixUp": (), "RandAugment": (), "Solarization": (), "Equalization": ()}
+# Keras 3.15.1 gives the input itself as the result's description, of which no network can be made.
+L.Equalization.compute_output_spec = lambda self, x, **options: keras.KerasTensor(x.shape, x.dtype)
 ACTIVATIONS = ["celu", "elu", "exponential", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
                "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_shrink", "softmax",
                "softplus", "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax", "squareplus", "tanh", "tanh_shrink"]
@@ -108,6 +110,19 @@ CASES = {
                                    (4,), dtype="int32", high=6),
     "Discretization": lambda: on(lambda x: [L.Discretization([0.2, 0.5, 0.9])(x), L.Discretization([0.2, 0.5], output_mode="one_hot")(x)], (4,)),
     "ReversibleEmbedding": lambda: reversible(),
+    "line": lambda: on(lambda x: [L.Conv1DTranspose(3, 3, strides=2, padding="same")(x), L.Conv1DTranspose(2, 3, strides=2, output_padding=None)(x),
+                                  L.DepthwiseConv1D(3, depth_multiplier=2)(x), L.SeparableConv1D(4, 3, padding="same", dilation_rate=2)(x),
+                                  L.AveragePooling1D(3, 2, "same")(x), L.GlobalMaxPooling1D()(x), L.GlobalMaxPooling1D(keepdims=True)(x),
+                                  L.Cropping1D((1, 2))(x), L.UpSampling1D(3)(x), L.ZeroPadding1D((1, 2))(x)], (8, 3)),
+    "plane": lambda: on(lambda x: [L.DepthwiseConv2D(3, strides=2, padding="same", depth_multiplier=2)(x), L.DepthwiseConv2D((2, 3), dilation_rate=2)(x)], IMAGE),
+    "volume": lambda: on(lambda x: [L.Conv3D(3, 2, padding="same", strides=(1, 2, 1))(x), L.Conv3DTranspose(2, 3, strides=2, padding="same")(x),
+                                    L.AveragePooling3D(2, padding="same")(x), L.MaxPooling3D((2, 1, 3))(x), L.GlobalAveragePooling3D()(x),
+                                    L.GlobalMaxPooling3D(keepdims=True)(x), L.Cropping3D(((1, 0), (0, 1), (2, 1)))(x), L.UpSampling3D((2, 1, 3))(x),
+                                    L.ZeroPadding3D(((0, 1), (2, 0), (1, 1)))(x)], (5, 4, 6, 2)),
+    "merged": lambda: on(lambda a, b: [L.Average()([a, b, a]), L.Maximum()([a, b]), L.Minimum()([a, b, 2.0 * b]), L.Multiply()([a, b]), L.Subtract()([a, b])], (4, 5), (4, 5)),
+    "at_training": lambda: on(lambda x: [L.ActivityRegularization(0.1)(x), L.AlphaDropout(0.3)(x), L.GaussianDropout(0.3)(x), L.GaussianNoise(0.3)(x), L.Identity()(x),
+                                         L.SpatialDropout1D(0.3)(x[:, 0, 0]), L.SpatialDropout2D(0.3)(x[:, 0]), L.SpatialDropout3D(0.3)(x)], (3, 4, 5, 2)),
+    "Pipeline": lambda: on(lambda x: L.Pipeline([L.Rescaling(2.0), L.CenterCrop(4, 4), L.RandomFlip()])(x), IMAGE),
     "channels_first": lambda: on(lambda x: [L.ZeroPadding2D(1, data_format="channels_first")(x), L.UpSampling2D(2, data_format="channels_first")(x),
                                             L.Flatten(data_format="channels_first")(x), L.GlobalAveragePooling2D(data_format="channels_first")(x)], (3, 4, 5)),
     "UpSampling": lambda: on(lambda x: [L.UpSampling2D((2, 3), interpolation="bicubic")(x), L.UpSampling2D(2)(x),
