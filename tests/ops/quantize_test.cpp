@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "tandem/tandem.h"
 #include "tests/support/errors.h"
@@ -90,6 +92,37 @@ TEST(Quantize, StraightThroughGradients) {
   }
 }
 
+// (clamp(round(x / scale) + zero, low, high) - zero) * scale, and 1 or 0 as its gradient.
+TEST(Quantize, FakeQuantizeUnderPyTorchsNames) {
+  manual_seed(5);
+  Tensor x = (randn({4, 3, 5}) * 2.0).requires_grad_();
+  const std::vector<float> values = x.to_vector<float>(), scales{0.125f, 0.0625f, 0.25f},
+                           zeros{3, -2, 0};
+  const Tensor scale = tensor(scales), zero = tensor(zeros);
+  const auto check = [&](const Tensor& y, const std::function<size_t(size_t)>& channel) {
+    x.zero_grad();
+    y.sum().backward();
+    const std::vector<float> got = y.to_vector<float>(), g = x.grad().to_vector<float>();
+    int clamped = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float s = scales[channel(i)], z = zeros[channel(i)],
+                  code = std::nearbyint(values[i] / s) + z;
+      const bool inside = code >= -8 && code <= 7;
+      EXPECT_EQ(got[i], (std::min(std::max(code, -8.0f), 7.0f) - z) * s);
+      EXPECT_EQ(g[i], inside ? 1.0f : 0.0f);
+      clamped += !inside;
+    }
+    EXPECT_GT(clamped, 5);
+    EXPECT_LT(clamped, 55);
+  };
+  check(fake_quantize_per_channel_affine(x, scale, zero, 1, -8, 7),
+        [](size_t i) { return i / 5 % 3; });
+  check(fake_quantize_per_tensor_affine(x, 0.25, 0, -8, 7), [](size_t) { return 2; });
+  check(fake_quantize_per_tensor_affine(x, full(Shape(), 0.125, float32),
+                                        full(Shape(), 3.0, float32), -8, 7),
+        [](size_t) { return 0; });
+}
+
 TEST(Quantize, IsWhatCodesLeave) {
   manual_seed(3);
   const Tensor x = randn({4, 6, 5}) * 3.0, scale = rand({6}) * 0.05 + 0.01,
@@ -116,6 +149,10 @@ TEST(Quantize, SaysWhatItWants) {
   refused("codes of int32 were asked for", [&] { quantize_linear(x, one, {}, 1, DType::i32); });
   refused("scale is [2], x is [2, 3]: expected one number or [3]",
           [&] { quantize_linear(x, ones({2})); });
+  refused("zero_point is 9, expected one of the codes -8 to 7",
+          [&] { fake_quantize_per_tensor_affine(x, 0.5, 9, -8, 7); });
+  refused("scale is [3], expected one number",
+          [&] { fake_quantize_per_tensor_affine(x, ones({3}), {}, -8, 7); });
   refused("zero is [3], expected the shape of scale, []",
           [&] { quantize_linear(x, one, zeros({3}, DType::u8)); });
   refused("zero is int8, expected uint8", [&] { quantize_linear(x, one, zero_of(0, DType::i8)); });

@@ -205,5 +205,26 @@ Tensor fake_quantize(Tensor x, Tensor scale, Tensor zero, const FakeQuantizeAttr
                      SourceLocation loc) {
   return call(op::fake_quantize, &attrs, loc, std::move(x), std::move(scale), std::move(zero));
 }
+Tensor fake_quantize_per_tensor_affine(Tensor x, Tensor scale, Tensor zero_point, int64_t quant_min,
+                                       int64_t quant_max, SourceLocation loc) {
+  TD_CHECK(scale.numel() == 1, Shape, "scale is {}, expected one number",
+           scale.shape().to_string());
+  return fake_quantize(std::move(x), std::move(scale), std::move(zero_point),
+                       {0, quant_min, quant_max, 1}, loc);
+}
+Tensor fake_quantize_per_tensor_affine(Tensor x, double scale, int64_t zero_point,
+                                       int64_t quant_min, int64_t quant_max, SourceLocation loc) {
+  TD_CHECK(zero_point >= quant_min && zero_point <= quant_max, Value,
+           "zero_point is {}, expected one of the codes {} to {}", zero_point, quant_min,
+           quant_max);
+  return fake_quantize_per_tensor_affine(std::move(x), full(Shape(), scale, DType::f32),
+                                         full(Shape(), static_cast<double>(zero_point), DType::f32),
+                                         quant_min, quant_max, loc);
+}
+Tensor fake_quantize_per_channel_affine(Tensor x, Tensor scale, Tensor zero_point, int64_t axis,
+                                        int64_t quant_min, int64_t quant_max, SourceLocation loc) {
+  return fake_quantize(std::move(x), std::move(scale), std::move(zero_point),
+                       {axis, quant_min, quant_max, 1}, loc);
+}
 
 }  // namespace tandem

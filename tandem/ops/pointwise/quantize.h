@@ -64,5 +64,17 @@ TD_API Tensor dequantize_linear(Tensor codes, Tensor scale, Tensor zero = {}, in
 /// Learned Step Size Quantization, https://arxiv.org/abs/1902.08153). Throws DType, Shape, Value.
 TD_API Tensor fake_quantize(Tensor x, Tensor scale, Tensor zero, const FakeQuantizeAttrs& attrs,
                             SourceLocation loc = SourceLocation::here());
+/// PyTorch's names for it: one scale and zero point for the tensor, or [x.shape[axis]] of them. x
+/// is divided by the scale where PyTorch multiplies by its rounded reciprocal: values half-way
+/// between two codes may get the other one.
+TD_API Tensor fake_quantize_per_tensor_affine(Tensor x, double scale, int64_t zero_point,
+                                              int64_t quant_min, int64_t quant_max,
+                                              SourceLocation loc = SourceLocation::here());
+TD_API Tensor fake_quantize_per_tensor_affine(Tensor x, Tensor scale, Tensor zero_point,
+                                              int64_t quant_min, int64_t quant_max,
+                                              SourceLocation loc = SourceLocation::here());
+TD_API Tensor fake_quantize_per_channel_affine(Tensor x, Tensor scale, Tensor zero_point,
+                                               int64_t axis, int64_t quant_min, int64_t quant_max,
+                                               SourceLocation loc = SourceLocation::here());
 
 }  // namespace tandem
