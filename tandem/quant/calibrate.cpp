@@ -82,6 +82,19 @@ class MeanErrors : public QuantizedWalk {
   std::vector<Tensor> sums_;
 };
 
+// By source. Values that pass unchanged have the step of where they came from, whichever of them
+// learned it.
+std::map<int, Step> learned_steps(const Network& net, const Plan& plan) {
+  std::map<int, Step> out;
+  for (const Site& s : plan.sites()) {
+    const auto at = net.learned().find(s.value);
+    if (at == net.learned().end()) continue;
+    const auto [have, is_new] = out.emplace(s.source, at->second);
+    if (!is_new && have->second.scale < at->second.scale) have->second = at->second;
+  }
+  return out;
+}
+
 }  // namespace
 
 double sqnr(std::span<const Tensor> want, std::span<const Tensor> got) {
@@ -92,7 +105,10 @@ double sqnr(std::span<const Tensor> want, std::span<const Tensor> got) {
 
 std::vector<char> Calibrated::wanted() const {
   const std::vector<Layer>& layers = net_.layers();
-  std::vector<char> on(layers.size(), 1);
+  const auto has_scale = [](const Layer& l) { return l.scale.defined(); };
+  const bool trained = std::any_of(layers.begin(), layers.end(), has_scale);
+  std::vector<char> on;
+  for (const Layer& l : layers) on.push_back(!trained || has_scale(l));
   std::vector<std::string> names;
   for (const Layer& l : layers) names.push_back(l.name);
   for (const std::string& keep : options_.keep_float) {
@@ -118,9 +134,11 @@ Calibrated::Calibrated(Network& net, const Batches& batches, const QuantizeOptio
   TD_CHECK(options.percent > 50 && options.percent <= 100, Value,
            "a percentile of {} was asked for, expected more than 50 and at most 100, as 99.99",
            options.percent);
-  wanted();
   const std::vector<char> all(net.layers().size(), 1);
-  const Plan plan = plan_for(all);
+  const Plan plan = plan_for(all), used = plan_for(wanted());
+  const std::map<int, Step> learned = learned_steps(net, used);
+  const bool all_learned = std::all_of(used.sites().begin(), used.sites().end(),
+                                       [&](const Site& s) { return learned.count(s.source) > 0; });
   int64_t seen = 0;
   batches([&](std::span<const Tensor> x) {
     ++seen;
@@ -128,7 +146,8 @@ Calibrated::Calibrated(Network& net, const Batches& batches, const QuantizeOptio
       seen_[s.value].see_extremes(v, "the value '" + s.name + "'");
     }).run(x);
   });
-  TD_CHECK(seen > 0, Value, "there is no data to calibrate with\nGive some samples.");
+  TD_CHECK(seen > 0 || all_learned, Value,
+           "there is no data to calibrate with\nGive some samples.");
   if (wants_histogram(options.method))
     batches([&](std::span<const Tensor> x) {
       Watching(net_, plan, [&](const Site& s, const Tensor& v) { seen_[s.value].count(v); }).run(x);
@@ -136,17 +155,27 @@ Calibrated::Calibrated(Network& net, const Batches& batches, const QuantizeOptio
   if (options.correct_bias) correct_biases(batches);
 }
 
-Range Calibrated::range_of(const Plan& plan, size_t site) const {
-  const Site& s = plan.sites()[static_cast<size_t>(plan.sites()[site].source)];
+std::vector<Step> Calibrated::steps_of(const Plan& plan) const {
   constexpr int kLevels = 256;
-  const auto at = seen_.find(s.value);
-  return at == seen_.end() ? Range() : at->second.range(options_.method, options_.percent, kLevels);
+  const DType t = options_.activations;
+  const std::map<int, Step> learned = learned_steps(net_, plan);
+  std::vector<Step> steps;
+  for (const Site& s : plan.sites()) {
+    const auto own = learned.find(s.source);
+    const auto at = seen_.find(plan.sites()[static_cast<size_t>(s.source)].value);
+    if (own != learned.end())
+      steps.push_back({own->second.scale, own->second.zero - (t == DType::i8 ? kLevels / 2 : 0)});
+    else
+      steps.push_back(step_of(at == seen_.end()
+                                  ? Range()
+                                  : at->second.range(options_.method, options_.percent, kLevels),
+                              t));
+  }
+  return steps;
 }
 
 Quantized Calibrated::with(Plan plan) const {
-  std::vector<Step> steps;
-  for (size_t i = 0; i < plan.sites().size(); ++i)
-    steps.push_back(step_of(range_of(plan, i), options_.activations));
+  std::vector<Step> steps = steps_of(plan);
   return Quantized(net_, std::move(plan), std::move(steps), options_, corrections_);
 }
 
@@ -201,8 +230,8 @@ std::vector<LayerFigures> Calibrated::figures(const Quantized& q,
     if (f.quantised) {
       const auto site = static_cast<size_t>(q.plan().site_at(*l.node, 0));
       const LayerCodes& c = q.codes(i);
-      f.range = range_of(q.plan(), site);
       f.step = q.steps()[site];
+      f.range = range_of(f.step, options_.activations);
       f.bytes = l.weight.numel() + 4 * c.scale.numel() +
                 (c.bias.defined() ? 4 * (c.bias.numel() + c.bias_scale.numel()) : 0);
       const Tensor w = weight_of(c, l);

@@ -31,11 +31,13 @@ struct LayerFigures {
 /// A network with what was seen of it: makes quantised versions of it.
 class TD_API Calibrated {
  public:
-  /// Watches the network on all batches. Throws Value where there are none, or values that are not
-  /// finite.
+  /// Watches the network on all batches; the steps of values that it learned in training
+  /// (Network::learned) stay. Throws Value for values that are not finite, and where there are no
+  /// batches, unless all steps were learned.
   Calibrated(Network& net, const Batches& batches, const QuantizeOptions& options);
 
-  /// Quantised but for the layers of options.keep_float and `kept` (their indices).
+  /// Quantised but for the layers of options.keep_float and `kept` (their indices). Of a network
+  /// that was trained with rounded weights, those without stay in floating point as well.
   Quantized quantised(const std::vector<size_t>& kept = {}) const;
   /// Signal to quantisation error of the first output, in dB, for each layer quantised alone.
   std::vector<double> sensitivity(const Batches& batches) const;
@@ -46,7 +48,7 @@ class TD_API Calibrated {
   Plan plan_for(const std::vector<char>& on) const;
   std::vector<char> wanted() const;
   Quantized with(Plan plan) const;
-  Range range_of(const Plan& plan, size_t site) const;
+  std::vector<Step> steps_of(const Plan& plan) const;
   void correct_biases(const Batches& batches);
 
   Network& net_;

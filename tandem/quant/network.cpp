@@ -6,6 +6,7 @@
 
 #include "tandem/graph/apply.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
 #include "tandem/ops/stored.h"
 #include "tandem/quant/roles.h"
 
@@ -35,8 +36,10 @@ Network::Network(const Forward& f, std::span<const Spec> inputs) {
   TD_CHECK(graph_->rng_draws == 0, Unsupported,
            "the network draws random numbers\nPut it into evaluation mode: net.eval().");
   find_known();
+  find_learned();
   find_uses();
   find_layers();
+  find_results();
   TD_CHECK(!layers_.empty(), Value,
            "the network has no convolution and no matmul with a weight: there is nothing to "
            "quantise");
@@ -64,6 +67,31 @@ void Network::find_known() {
       known_[node->index] = std::all_of(node->in.begin(), node->in.end(), [&](const NodeInput& i) {
         return !i.present || known_[i.from->index];
       });
+  }
+}
+
+// What reads the rounded value reads the value itself from here on. Where two roundings of a value
+// differ, the coarser one counts.
+void Network::find_learned() {
+  constexpr int64_t kLevels = 255;
+  std::map<uint32_t, NodeInput> rounds;
+  for (const Ref<Node>& n : graph_->nodes) {
+    for (NodeInput& i : n->in)
+      if (const auto at = i.from ? rounds.find(i.from->index) : rounds.end(); at != rounds.end())
+        i = at->second;
+    if (n->op != &op::fake_quantize || known_[n->index] || !n->in[0].from ||
+        n->in[0].dtype != DType::f32 || is_output({n->index, 0}) || !is_known(n->in[1]) ||
+        (n->in[2].present && !is_known(n->in[2])))
+      continue;
+    const auto& a = *static_cast<const FakeQuantizeAttrs*>(n->attrs.get());
+    const Tensor scale = constant_of(n->in[1]), zero = constant_of(n->in[2]);
+    if (a.high - a.low != kLevels || scale.numel() != 1) continue;
+    const Step s{scale.reshape({}).to(DType::f32).item<float>(),
+                 (zero.defined() ? zero.reshape({}).to(DType::i64).item<int64_t>() : 0) - a.low};
+    const auto [at, is_new] = learned_.emplace(value_of(n->in[0]), s);
+    if (!is_new && s.scale > at->second.scale) at->second = s;
+    rounds.emplace(n->index, n->in[0]);
+    folded_[n->index] = 1;
   }
 }
 
@@ -122,6 +150,7 @@ void Network::find_layers() {
       layer.bias = constant_of(n->in[2]);
     }
     layer.weight = constant_of(n->in[1]).contiguous();
+    learned_scale(layer);
     fold_norm(layer);
     layer.name = scope_path(n->scope);
     if (layer.name.empty() || names.count(layer.name))
@@ -131,6 +160,37 @@ void Network::find_layers() {
     layer_at_[n->index] = static_cast<int>(layers_.size());
     layers_.push_back(std::move(layer));
   }
+}
+
+void Network::find_results() {
+  read_.assign(graph_->nodes.size(), 0);
+  for (const Ref<Node>& n : graph_->nodes) {
+    const bool first_alone = folded_[n->index] || layer_at_[n->index] >= 0;
+    for (size_t i = 0; i < n->in.size() && !known_[n->index]; ++i)
+      if (n->in[i].from && !(first_alone && i > 0)) read_[n->in[i].from->index] = 1;
+  }
+  for (const Tensor& t : graph_->outputs) read_[node_of(t)->index] = 1;
+  for (const Ref<Node>& n : graph_->nodes)
+    if (known_results(*n) && read_[n->index]) evaluate(*n, 0);
+}
+
+const std::vector<Tensor>* Network::known_results(const Node& n) const {
+  static const std::vector<Tensor> kUnread;
+  if (!known_[n.index] || n.op == &op::constant || n.in.empty()) return nullptr;
+  return read_[n.index] ? &values_[n.index] : &kUnread;
+}
+
+void Network::learned_scale(Layer& layer) {
+  const Node& n = *layer.node->in[1].from;
+  if (n.op != &op::fake_quantize || n.in[2].present) return;
+  const auto& a = *static_cast<const FakeQuantizeAttrs*>(n.attrs.get());
+  const Tensor scale = constant_of(n.in[1]).to(DType::f32);
+  const bool one = scale.numel() == 1;
+  if (a.low != -a.high || a.high > layer.most_code ||
+      (!one && normalize_dim(a.axis, layer.weight.dim()) != layer.axis))
+    return;
+  layer.scale = one ? scale.reshape({}) : scale;
+  layer.most_code = a.high;
 }
 
 void Network::fold_norm(Layer& layer) {
@@ -146,6 +206,7 @@ void Network::fold_norm(Layer& layer) {
   Tensor factor = rsqrt(var + static_cast<const NormAttrs*>(n.attrs.get())->eps);
   if (weight.defined()) factor = factor * weight;
   layer.weight = layer.weight * beside_weight(factor, layer);
+  if (layer.scale.defined()) layer.scale = layer.scale * abs(factor);
   const Tensor shift = layer.bias.defined() ? layer.bias - mean : -mean;
   layer.bias = bias.defined() ? shift * factor + bias : shift * factor;
   layer.norm = &n;
@@ -169,6 +230,10 @@ std::vector<Tensor> Walk::run(std::span<const Tensor> inputs) {
 bool Walk::before(const Node& n, std::span<Tensor> in, Tensor* out) {
   if (net_.is_folded(n)) {
     out[0] = in[0];
+    return true;
+  }
+  if (const std::vector<Tensor>* known = net_.known_results(n)) {
+    for (size_t o = 0; o < known->size(); ++o) out[o] = as_constant((*known)[o]);
     return true;
   }
   operands(n, in);

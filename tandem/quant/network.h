@@ -4,12 +4,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tandem/graph/run/visit.h"
 #include "tandem/graph/spec.h"
+#include "tandem/quant/ranges.h"
 
 namespace tandem::quant {
 
@@ -30,6 +32,10 @@ struct Layer {
   const Node* node = nullptr;  ///< operands: x, weight, bias?
   Tensor weight, bias;         ///< f32, the batch norm folded in; no bias: undefined
   int axis = 0;                ///< of the outputs in the weight
+  /// Of a weight that was trained with rounding (fake_quantize): the scale that it learned, one
+  /// number or one for each output, and its largest code.
+  Tensor scale;
+  int64_t most_code = 127;
   const Node* norm = nullptr;  ///< the batch norm that went into weight and bias
   /// Its result after the batch norm.
   ValueId result() const { return {norm ? norm->index : node->index, 0}; }
@@ -48,29 +54,40 @@ class TD_API Network {
   int layer_at(const Node& n) const { return layer_at_[n.index]; }
   bool is_folded(const Node& n) const { return folded_[n.index]; }
   bool is_known(const NodeInput& i) const { return known_[i.from->index]; }
+  /// The results of a node that is computed from constants alone; nullptr: another node. Empty
+  /// where only weights of layers are made of it.
+  const std::vector<Tensor>* known_results(const Node& n) const;
   struct Use {
     const Node* node;
     size_t operand;
   };
   const std::vector<Use>& uses(ValueId v) const { return uses_[v.node].at(v.output); }
   bool is_output(ValueId v) const;
+  /// The steps of values that the network rounds by itself, as one that was trained for it does
+  /// (fake_quantize with a known scale and codes of 8 bits), zero points for u8. That rounding is
+  /// passed over in its walks.
+  const std::map<ValueId, Step>& learned() const { return learned_; }
   /// The bytes of its weights and biases as f32, and of all other constants.
   int64_t weight_bytes() const;
 
  private:
   void find_known();
+  void find_learned();
   void find_uses();
   void find_layers();
+  void find_results();
+  void learned_scale(Layer& layer);
   void fold_norm(Layer& layer);
   Tensor constant_of(const NodeInput& i);
   Tensor evaluate(const Node& n, size_t output);
 
   Ref<Graph> graph_;
-  std::vector<char> known_, folded_;
+  std::vector<char> known_, folded_, read_;  ///< read_: a walk asks for the known value
   std::vector<int> layer_at_;
   std::vector<std::vector<Tensor>> values_;  ///< of known nodes, once they were asked for
   std::vector<std::vector<std::vector<Use>>> uses_;
   std::vector<Layer> layers_;
+  std::map<ValueId, Step> learned_;
 };
 
 /// A run of the network as it is: layers with their weights, folded norms passed over. Those that

@@ -9,7 +9,6 @@
 namespace tandem::quant {
 namespace {
 
-constexpr double kMostCode = 127;
 constexpr double kMostBias = 1 << 30;  ///< of i32, with room for the sum
 
 // max |w| for each output, or over all.
@@ -31,7 +30,11 @@ LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel) {
       "the weight or bias of layer '{}' holds values that are not finite\nRepair the model, or "
       "leave the layer in floating point (--keep-float).",
       layer.name);
-  Tensor scale = largest(layer, per_channel) / kMostCode;
+  Tensor scale = layer.scale;
+  if (scale.defined())
+    per_channel = scale.dim() == 1;
+  else
+    scale = largest(layer, per_channel) / static_cast<double>(layer.most_code);
   if (layer.bias.defined()) {
     const Tensor bias = abs(layer.bias);
     const Tensor least = (per_channel ? bias : amax(bias)) / (kMostBias * x_scale);
@@ -39,7 +42,8 @@ LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel) {
   }
   c.scale = where(scale >= std::numeric_limits<float>::min(), scale, 1.0).to(DType::f32);
   const Tensor codes = quantize_linear(layer.weight, c.scale, {}, layer.axis, DType::i8);
-  c.weight = maximum(codes, full(Shape(), -kMostCode, DType::i8));
+  const auto limit = [&](int64_t code) { return full(Shape(), code, DType::i8); };
+  c.weight = minimum(maximum(codes, limit(-layer.most_code)), limit(layer.most_code));
   if (!layer.bias.defined()) return c;
   c.bias_scale = c.scale * x_scale;
   c.bias = round(layer.bias.to(DType::f64) / c.bias_scale.to(DType::f64)).to(DType::i32);

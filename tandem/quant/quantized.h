@@ -18,7 +18,7 @@ struct LayerCodes {
   Tensor bias_scale;  ///< f32 [outputs], or one number
 };
 /// Codes -127..127 of a layer's weight, symmetric, with a scale for each output or one for all, so
-/// that the bias fits i32 in steps of x_scale * scale.
+/// that the bias fits i32 in steps of x_scale * scale. A scale that the layer learned counts.
 TD_API LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel);
 /// What the codes of the weight stand for.
 TD_API Tensor weight_of(const LayerCodes& codes, const Layer& layer);

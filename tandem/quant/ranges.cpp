@@ -182,9 +182,18 @@ Range Seen::mse(int levels) const {
   return best;
 }
 
+namespace {
+constexpr double kLevels = 255;
+double least_code(DType dtype) { return dtype == DType::i8 ? -128 : 0; }
+}  // namespace
+
+Range range_of(Step s, DType dtype) {
+  const double low = (least_code(dtype) - static_cast<double>(s.zero)) * s.scale;
+  return {low, low + kLevels * s.scale};
+}
+
 Step step_of(Range r, DType dtype) {
-  constexpr double kLevels = 255;
-  const double least = dtype == DType::i8 ? -128 : 0;
+  const double least = least_code(dtype);
   const double span = r.high - r.low;
   Step s;
   if (span > 0) s.scale = static_cast<float>(span / kLevels);

@@ -62,5 +62,7 @@ struct Step {
 };
 /// The step with which the codes of `dtype` (u8 or i8) cover a range.
 TD_API Step step_of(Range r, DType dtype);
+/// The numbers that those codes stand for.
+TD_API Range range_of(Step s, DType dtype);
 
 }  // namespace tandem::quant

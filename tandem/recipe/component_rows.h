@@ -56,10 +56,12 @@ constexpr ModelRow model_row(const char* name, const char* doc, const char* exam
 TD_API tandem::Registry<DataRow>& data_sources();
 TD_API tandem::Registry<ModelRow>& recipe_models();
 
-/// Fields that a part has beside those of its type: all models', all agents'.
+/// Fields that a part has beside those of its type: all models', all agents'; those of
+/// parts without a type.
 TD_API const FieldsType& model_fields();
 TD_API const FieldsType& agent_fields();
 TD_API const FieldsType& trainer_fields();
+TD_API const FieldsType& quant_fields();
 
 /// A transform, or a chain as one, out of YAML: "{type: RandomCrop, size: 32}" or a list of such
 /// maps. Throws Value naming the nearest name or key.

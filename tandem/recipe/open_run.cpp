@@ -5,6 +5,7 @@
 
 #include "tandem/base/files/folder.h"
 #include "tandem/nn/fine_tune.h"
+#include "tandem/recipe/parts/parts_internal.h"
 
 namespace tandem::recipe {
 
@@ -23,6 +24,8 @@ OpenedRun open_run(const std::string& folder, const std::string& weights) {
   const auto it = all.model.find(run.type);
   if (it == all.model.end()) o.fail("type", fmt::format("there is no model '{}'", run.type));
   run.model = it->second(o, run.data.info);
+  Options root(&run.recipe.root, "", run.recipe.file);
+  prepare_compressed(read_compress(root), *run.model.module, false);
   load_run_weights(*run.model.module, folder, run_weights_of(weights.empty() ? "last" : weights));
   nn::merge_lora(*run.model.module);
   run.model.module->eval();

@@ -261,6 +261,7 @@ struct FolderBegins : train::Callback {
 struct Going {
   RecipeParts& parts;
   const TrainerPart& part;
+  const CompressPart& compress;
   const RecipeOptimizers& optimizers;
   RunSettings& settings;
   std::vector<ResumedRates>& rates;
@@ -288,6 +289,7 @@ RecipeRun train_made(const Going& g,
   train::Trainer& trainer = g.parts.trainer;
   const std::string folder = g.main ? trainer.options().folder : "";
   add_callbacks(trainer, g.part, g.optimizers, folder);
+  for (const auto& c : compress_callbacks(g.compress)) trainer.add(c);
   for (const auto& c : callbacks) trainer.add(c);
   if (!folder.empty()) {
     if (g.samples) trainer.add(g.samples);
@@ -309,6 +311,24 @@ RecipeRun train_made(const Going& g,
   return train_parts(g.parts, folder, g.part.report);
 }
 
+// What a recipe says of itself; gives the seed, which counts from here on.
+int64_t begin_recipe(Options& root) {
+  for (const char* free : {"recipe", "note", "export", "expect", "search", "tune"})
+    root.may_change(free);
+  root.text("recipe", "");
+  root.text("note", "");
+  const int64_t seed = root.whole("seed", 0);
+  if (seed < 0) root.fail("seed", fmt::format("expected 0 or more, got {}", seed));
+  manual_seed(static_cast<uint64_t>(seed));
+  return seed;
+}
+
+// A model has a loss of its own, or the recipe names one.
+void check_loss(const Options& root, const RecipeModel& model, const RecipeLoss& loss) {
+  if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
+  if (!model.step && !loss) root.fail("loss", "is missing");
+}
+
 // Makes the parts of a recipe and trains them. With `use` they are handed over instead.
 RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& folder,
              bool progress, const std::vector<std::shared_ptr<train::Callback>>& callbacks,
@@ -318,13 +338,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   resolved->kind = io::Yaml::Kind::map;
   Options root(&recipe.root, "", recipe.file, resolved, resumable);
   RunSettings settings(recipe, resolved, resumable);
-  for (const char* free : {"recipe", "note", "export", "expect", "search", "tune"})
-    root.may_change(free);
-  root.text("recipe", "");
-  root.text("note", "");
-  const int64_t seed = root.whole("seed", 0);
-  if (seed < 0) root.fail("seed", fmt::format("expected 0 or more, got {}", seed));
-  manual_seed(static_cast<uint64_t>(seed));
+  const int64_t seed = begin_recipe(root);
   const bool main = !is_data_parallel(recipe) || distributed::get_rank() == 0;
   TD_CHECK(!root.has("agent") || !is_data_parallel(recipe), Unsupported,
            "{}: agents are trained by one rank\nStart it without tandem launch.", recipe.file);
@@ -335,6 +349,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
           train_o = root.part("trainer");
   for (const char* elsewhere : {"expect", "search", "tune"}) root.part(elsewhere);
   const std::vector<std::string> exports = exports_of(root, registry);
+  const CompressPart compress = read_compress(root);
   root.finish();
   // All of the text is checked before any data is read or any step is made.
   const TrainerPart part =
@@ -357,13 +372,13 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   const bool has_val = data.val || options.debug.overfit_batches > 0;
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
+  in_part(recipe, "quant", [&] { prepare_compressed(compress, *model.module, !use); });
   place_model(recipe, model, part.device);
   if (part.early_stop)
     check_monitor(stop_o, part.early_stop->options.monitor, options, model, has_val);
   if (!options.saving.monitor.empty())
     check_monitor(train_o, options.saving.monitor, options, model, has_val);
-  if (model.step && loss) root.fail("loss", "this model has a loss of its own: leave 'loss' out");
-  if (!model.step && !loss) root.fail("loss", "is missing");
+  check_loss(root, model, loss);
   const RecipeOptimizers optimizers =
       optimizers_of(recipe, optim_o, sched_o, model, options, data.train.size());
   if (loss.prepare) in_part(recipe, "loss", [&] { loss.prepare(data); });
@@ -385,7 +400,8 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     samples = recipe_samples(train_o, model, data.facts, folder, part.samples);
   std::vector<ResumedRates> rates;
   for (size_t k = 0; k < optimizers.made.size(); ++k) rates.emplace_back(settings, optimizers, k);
-  RecipeRun run = train_made({parts, part, optimizers, settings, rates, samples, main}, callbacks);
+  RecipeRun run =
+      train_made({parts, part, compress, optimizers, settings, rates, samples, main}, callbacks);
   if (!options.folder.empty() && !run.fit.interrupted && main)
     for (const std::string& name : exports) registry.exporter.at(name)(folder);
   return run;

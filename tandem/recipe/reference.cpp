@@ -71,6 +71,7 @@ std::string resumed_section() {
          resumable_row("sched", nullptr, &recipe_schedules()) +
          resumable_row("trainer", &trainer_fields(), nullptr) +
          resumable_row("trainer.callbacks", nullptr, &train::callbacks()) +
+         resumable_row("quant", &quant_fields(), nullptr) +
          resumable_row("agent", &agent_fields(), &rl::agents());
 }
 
@@ -102,6 +103,10 @@ std::string recipe_reference() {
          section(recipe_schedules());
   out += "## `trainer`\n" + table(trainer_fields()) + "\n";
   out += "## `trainer.callbacks`\n\n" + section(train::callbacks());
+  out +=
+      "## `quant`\n\nThe net rounds weights and activations while it is trained, see [quantisation]"
+      "(quantization.md#training-with-rounding).\n" +
+      table(quant_fields()) + "\n";
   out +=
       "## `agent`\n\nIn place of data, model, loss, optim, sched and trainer. Every agent takes "
       "these:\n" +

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a recipe that are this library's own: optimizer, schedule, trainer. Between
-// recipe.cpp and optim.cpp, optimizers.cpp, params.cpp, trainer.cpp, losses.cpp, samples.cpp.
+// The parts of a recipe that are this library's own: optimizer, schedule, trainer,
+// rounding in training. Between recipe.cpp and optim.cpp, optimizers.cpp, params.cpp,
+// compress.cpp, trainer.cpp, losses.cpp, samples.cpp.
 #pragma once
 
 #include "tandem/optim/optimizers.h"
 #include "tandem/optim/schedules.h"
+#include "tandem/quant/qat.h"
 #include "tandem/recipe/recipe.h"
 #include "tandem/train/callback_table.h"
 
@@ -96,6 +98,18 @@ struct TrainerPart {
   }
 };
 TrainerPart read_trainer(Options& o, bool progress);
+
+/// What makes a net smaller while it is trained: `quant:`.
+struct CompressPart {
+  std::optional<quant::QatOptions> quant = {};
+};
+/// Reads these parts to their end.
+CompressPart read_compress(Options& root);
+/// Prepares the net, which has its first weights. `training`: for a Trainer with the callbacks;
+/// else for weights of a run, which it takes as they are in its folder.
+void prepare_compressed(const CompressPart& part, nn::Module& net, bool training);
+/// They start and freeze what the parts say.
+std::vector<std::shared_ptr<train::Callback>> compress_callbacks(const CompressPart& part);
 
 /// Draws images at each epoch's end into `folder`/samples and its event files; no random number of
 /// the training is used up. Throws Value, naming the key, for a model that draws none.

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantisation-aware training: a net whose layers round their input and weight while they are
+// trained, as the quantised network will, so that the weights learn to bear it. PyTorch's
+// prepare_qat; Jacob et al., Quantization and Training of Neural Networks for Efficient
+// Integer-Arithmetic-Only Inference, https://arxiv.org/abs/1712.05877.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/base/fields.h"
+#include "tandem/nn/module.h"
+
+namespace tandem::quant {
+
+enum class Observer : uint8_t {
+  moving_average,  ///< of each batch's extremes (PyTorch's MovingAverageMinMaxObserver)
+  min_max,         ///< the extremes of all batches
+};
+constexpr const char* field_names(Observer) { return "moving_average min_max"; }
+
+struct QatOptions {
+  int64_t bits = 8;
+  bool per_channel = true;
+  Observer observer = Observer::moving_average;
+  double averaging_constant = 0.01;
+  int64_t start = 0;
+  int64_t freeze_observers = -1;
+  int64_t freeze_batch_norms = -1;
+  std::vector<std::string> keep_float = {};
+
+  template <class V>
+  void fields(V& v) {
+    v("bits", bits,
+      {.doc = "of the codes of weights; those of activations have 8", .at_least = 2, .at_most = 8});
+    v("per_channel", per_channel, {.doc = "a scale for each output of a weight; else one"});
+    v("observer", observer,
+      {.doc = "range of an activation: a moving average of each batch's extremes, or the extremes "
+              "of all batches"});
+    v("averaging_constant", averaging_constant,
+      {.doc = "share of a batch in the moving average", .above = 0, .at_most = 1});
+    v("start", start,
+      {.doc = "updates before the net is rounded and observed", .at_least = 0, .resumable = true});
+    v("freeze_observers", freeze_observers,
+      {.doc = "updates after which ranges stay as they are; -1: never",
+       .at_least = -1,
+       .resumable = true});
+    v("freeze_batch_norms", freeze_batch_norms,
+      {.doc = "updates after which batch norms use their running statistics and leave them as they "
+              "are; -1: never",
+       .at_least = -1,
+       .resumable = true});
+    v("keep_float", keep_float, {.doc = "patterns of layers that stay in floating point"});
+  }
+};
+
+/// Round the input (u8, one scale) and the weight (symmetric) of every Linear and convolution in
+/// `net`, with straight-through gradients (fake_quantize). Ranges of inputs are observed in
+/// training mode alone and are buffers, "conv1.input_fake_quant.min_val" and ".max_val" [];
+/// names of parameters stay. In evaluation mode a layer rounds once it has observed a range. With a
+/// scale for each output, a batch norm that follows needs no folding in training: its factor scales
+/// weight and step alike.
+/// Network (network.h) finds the steps that such a net has learned: Calibrated(...).quantised() is
+/// its conversion to integers, and takes no data where every rounded value was observed.
+/// Returns the layers' names. Throws Value where there are none, for a pattern that matches none,
+/// for layers with a LoRA update and for a net that is prepared already.
+TD_API std::vector<std::string> prepare_qat(nn::Module& net, const QatOptions& options = {});
+/// Whether a layer of it is prepared.
+TD_API bool is_prepared(nn::Module& net);
+/// Before the update with that number, from 0: starts and freezes what QatOptions say. Compiled
+/// functions are traced again where that changes them.
+TD_API void set_qat_step(nn::Module& net, int64_t step);
+
+}  // namespace tandem::quant
