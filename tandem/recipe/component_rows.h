@@ -62,6 +62,8 @@ TD_API const FieldsType& model_fields();
 TD_API const FieldsType& agent_fields();
 TD_API const FieldsType& trainer_fields();
 TD_API const FieldsType& quant_fields();
+TD_API const FieldsType& prune_fields();
+TD_API const FieldsType& distill_fields();
 
 /// A transform, or a chain as one, out of YAML: "{type: RandomCrop, size: 32}" or a list of such
 /// maps. Throws Value naming the nearest name or key.

@@ -5,6 +5,7 @@
 #include "tandem/base/files/folder.h"
 #include "tandem/compile/compile.h"
 #include "tandem/graph/context.h"
+#include "tandem/nn/prune.h"
 #include "tandem/recipe/recipe.h"
 #include "tandem/runs/run_record.h"
 #include "tandem/train/evaluation.h"
@@ -83,7 +84,7 @@ StateDict run_weights(const std::string& folder, RunWeights which) {
                ? "no checkpoint with a value of its monitor\nA run with validation keeps "
                  "trainer.keep_best of them; --weights last takes the last ones."
                : "no model.safetensors and no whole checkpoint");
-  return train::weights_of(*s);
+  return nn::prune::plain_state(train::weights_of(*s));
 }
 
 }  // namespace tandem::recipe

@@ -229,7 +229,8 @@ RecipeRun train_parts(RecipeParts& parts, const std::string& folder, bool report
     if (!told.empty()) report_anyway(told);
     throw;
   }
-  if (!folder.empty()) save(parts.model.module->state_dict(), folder + "/model.safetensors");
+  if (!folder.empty())
+    save(nn::prune::plain_state(parts.model.module->state_dict()), folder + "/model.safetensors");
   if (run.fit.interrupted) {
     if (!told.empty() && !run.fit.preempted) report_anyway(told);
   } else if (data.test) {
@@ -372,7 +373,8 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   const bool has_val = data.val || options.debug.overfit_batches > 0;
   RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
   model_o.finish();
-  in_part(recipe, "quant", [&] { prepare_compressed(compress, *model.module, !use); });
+  in_part(recipe, compress.prune ? "prune" : "quant",
+          [&] { prepare_compressed(compress, *model.module, !use); });
   place_model(recipe, model, part.device);
   if (part.early_stop)
     check_monitor(stop_o, part.early_stop->options.monitor, options, model, has_val);
@@ -387,9 +389,12 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     resolved->items.push_back(*expect);
   }
   if (!folder.empty()) options.saving.files = settings.files();
+  train::StepFunction step = step_of(model, loss, data);
+  if (!use)
+    step = in_part(recipe, "distill", [&] { return taught(compress, *model.module, step); });
   std::optional<train::Trainer> made;
   in_part(recipe, "trainer",
-          [&] { make_trainer(made, model, step_of(model, loss, data), optimizers, options); });
+          [&] { make_trainer(made, model, std::move(step), optimizers, options); });
   RecipeParts parts{data, model, *made, *resolved};
   if (use) {
     use(parts);

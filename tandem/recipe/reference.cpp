@@ -72,6 +72,8 @@ std::string resumed_section() {
          resumable_row("trainer", &trainer_fields(), nullptr) +
          resumable_row("trainer.callbacks", nullptr, &train::callbacks()) +
          resumable_row("quant", &quant_fields(), nullptr) +
+         resumable_row("prune", &prune_fields(), nullptr) +
+         resumable_row("distill", &distill_fields(), nullptr) +
          resumable_row("agent", &agent_fields(), &rl::agents());
 }
 
@@ -106,7 +108,12 @@ std::string recipe_reference() {
   out +=
       "## `quant`\n\nThe net rounds weights and activations while it is trained, see [quantisation]"
       "(quantization.md#training-with-rounding).\n" +
-      table(quant_fields()) + "\n";
+      table(quant_fields()) +
+      "\n## `prune`\n\nWeights become 0 and stay 0, see [pruning](compression.md#pruning).\n" +
+      table(prune_fields()) +
+      "\n## `distill`\n\nThe net learns from the outputs of a trained one, see "
+      "[distillation](compression.md#distillation).\n" +
+      table(distill_fields()) + "\n";
   out +=
       "## `agent`\n\nIn place of data, model, loss, optim, sched and trainer. Every agent takes "
       "these:\n" +

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `quant:` of recipes: trained, resumed, evaluated, opened and quantised by their run.
+// `quant:`, `prune:` and `distill:` of recipes: trained, resumed, evaluated, opened and quantised
+// by their run.
 #include <gtest/gtest.h>
 
 #include "tandem/base/files/folder.h"
@@ -82,6 +83,57 @@ TEST_F(Compressing, CompiledAndEagerRunsAreTheSame) {
   expect_same(weights("a"), weights("b"));
 }
 
+double zeros_in(const StateDict& state, const std::string& name) {
+  return mean((*state.find(name) == 0).to(DType::f32)).item<float>();
+}
+
+TEST_F(Compressing, PruneLeavesPlainWeightsAndResumes) {
+  const std::vector<std::string> prune{"prune.final_sparsity=0.75", "prune.from=2", "prune.to=10",
+                                       "prune.every=3", "sched.type=constant"};
+  auto shorter = prune;
+  shorter.emplace_back("trainer.epochs=1");
+  const RecipeRun run = train("whole", prune);
+  train("parts", shorter);
+  EXPECT_GT(zeros_in(weights("parts"), "fc1.weight"), 0.5);
+  EXPECT_LT(zeros_in(weights("parts"), "fc1.weight"), 0.74);
+  train("parts", prune);
+  const StateDict whole = weights("whole");
+  expect_same(whole, weights("parts"));
+  for (const char* name : {"conv1.weight", "conv2.weight", "fc1.weight", "fc2.weight"})
+    EXPECT_NEAR(zeros_in(whole, name), 0.75, 0.02) << name;
+  for (const auto& [name, t] : whole) EXPECT_FALSE(name.ends_with("_mask")) << name;
+  EXPECT_EQ(train::find_log(evaluate(f / "whole"), "test/accuracy"),
+            train::find_log(run.test, "test/accuracy"));
+  // From a checkpoint, too, which has the masks.
+  remove_folder(f / "whole/model.safetensors");
+  expect_same(whole, weights("whole"));
+  EXPECT_EQ(open_run(f / "whole").model.module->state_dict().size(), whole.size());
+}
+
+TEST_F(Compressing, PrunedAndRoundedTogether) {
+  train("run", {"quant.start=4", "prune.method=semi_structured", "prune.on=[conv2, fc1]"});
+  const QuantizeReport q = quantize_file({.model = f / "run"}, f / "q.onnx");
+  EXPECT_GT(q.score.sqnr, 40);
+  EXPECT_EQ(zeros_in(weights("run"), "fc1.weight"), 0.5);
+  for (const quant::LayerFigures& l : q.layers) EXPECT_GT(l.weight_sqnr, 100) << l.name;
+}
+
+TEST_F(Compressing, ATeacherHelps) {
+  train("teacher", {"trainer.epochs=8"});
+  const std::string by = "distill.teacher=" + (f / "teacher");
+  const RecipeRun alone = train("alone", {}), taught = train("taught", {by, "distill.alpha=0.9"}),
+                  own = train("own", {by, "distill.alpha=0"});
+  expect_same(weights("alone"), weights("own"));
+  // How far the outputs are from the teacher's.
+  const OpenedRun teacher = open_run(f / "teacher");
+  const Tensor x = rand({64, 1, 8, 8}), want = softmax(teacher.model.predict({x}), 1);
+  const auto apart = [&](const char* run) {
+    const Tensor got = softmax(open_run(f / run).model.predict({x}), 1);
+    return mean(abs(got - want)).item<float>();
+  };
+  EXPECT_LT(apart("taught"), apart("alone"));
+}
+
 TEST_F(Compressing, MistakesNameTheirKey) {
   const auto refused = [&](const char* change, const char* text) {
     const std::string got = error_of([&] { train("no", {change}); });
@@ -90,6 +142,10 @@ TEST_F(Compressing, MistakesNameTheirKey) {
   };
   refused("quant.bit=4", "did you mean 'bits'");
   refused("quant.bits=1", "bits");
+  refused("prune.on=[fc9]", "matches no Linear or convolution");
+  refused("prune.final_sparsity=1", "final_sparsity");
+  refused("distill.alpha=0.5", "teacher");
+  refused("distill.teacher=/nowhere", "/nowhere");
   refused("quant.keep_float=[fc9]", "matches no Linear or convolution");
 }
 

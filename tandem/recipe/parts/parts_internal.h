@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a recipe that are this library's own: optimizer, schedule, trainer,
-// rounding in training. Between recipe.cpp and optim.cpp, optimizers.cpp, params.cpp,
+// compression. Between recipe.cpp and optim.cpp, optimizers.cpp, params.cpp,
 // compress.cpp, trainer.cpp, losses.cpp, samples.cpp.
 #pragma once
 
+#include "tandem/nn/prune.h"
 #include "tandem/optim/optimizers.h"
 #include "tandem/optim/schedules.h"
 #include "tandem/quant/qat.h"
 #include "tandem/recipe/recipe.h"
 #include "tandem/train/callback_table.h"
+#include "tandem/train/distill.h"
 
 namespace tandem::recipe {
 
@@ -99,16 +101,32 @@ struct TrainerPart {
 };
 TrainerPart read_trainer(Options& o, bool progress);
 
-/// What makes a net smaller while it is trained: `quant:`.
+/// `distill:`.
+struct DistillPart {
+  std::string teacher = "", weights = "last";
+  train::DistillOptions options = {};
+  template <class V>
+  void fields(V& v) {
+    v("teacher", teacher, {.doc = "the run whose model teaches", .required = true});
+    v("weights", weights,
+      {.doc = "the teacher's: last, or best by its run's monitor", .one_of = "last best"});
+    options.fields(v);
+  }
+};
+/// What makes a net smaller while it is trained.
 struct CompressPart {
   std::optional<quant::QatOptions> quant = {};
+  std::optional<nn::prune::ScheduleOptions> prune = {};
+  std::optional<DistillPart> distill = {};
 };
 /// Reads these parts to their end.
 CompressPart read_compress(Options& root);
 /// Prepares the net, which has its first weights. `training`: for a Trainer with the callbacks;
 /// else for weights of a run, which it takes as they are in its folder.
 void prepare_compressed(const CompressPart& part, nn::Module& net, bool training);
-/// They start and freeze what the parts say.
+/// The step with what a teacher adds to its loss.
+train::StepFunction taught(const CompressPart& part, nn::Module& net, train::StepFunction step);
+/// They start, freeze and prune when the parts say so.
 std::vector<std::shared_ptr<train::Callback>> compress_callbacks(const CompressPart& part);
 
 /// Draws images at each epoch's end into `folder`/samples and its event files; no random number of
