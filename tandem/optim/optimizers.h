@@ -9,6 +9,7 @@
 #include "tandem/optim/optimizers/adagrad.h"
 #include "tandem/optim/optimizers/adam.h"
 #include "tandem/optim/optimizers/adam_variants.h"
+#include "tandem/optim/optimizers/adamw8bit.h"
 #include "tandem/optim/optimizers/layerwise.h"
 #include "tandem/optim/optimizers/lbfgs.h"
 #include "tandem/optim/optimizers/lion.h"
@@ -33,7 +34,8 @@
   X(Lion)                        \
   X(LAMB)                        \
   X(LARS)                        \
-  X(Muon)
+  X(Muon)                        \
+  X(AdamW8bit)
 
 namespace tandem::optim {
 

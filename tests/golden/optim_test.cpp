@@ -253,6 +253,7 @@ struct TwoSteps {
 constexpr TwoSteps kTwoSteps[] = {
     {"sgd", 0.5, {0.875, -1.0}},  // 1 - 0.25 + 0.125; -2 + 0.5 + 0.5
     {"lion", 0.25, {1.0, -1.5}},  // signs: +, then 0.9 * 0.005 - 0.025 < 0; -, -
+    {"adamw8bit", 0.5, {0.3593564934892313, -0.9825500099750026}},  // of AdamW: few elements
 };
 
 TEST(OptimByHand, TwoSteps) {
