@@ -258,6 +258,7 @@ QuantizeReport Quantising::run(const Data& data) {
   const std::vector<double> each = calibrated.sensitivity(batches_of(kSensitivity));
   const quant::Quantized q = best(calibrated, data, each, report);
   report.method = to_string(o_.quant.method);
+  if (!net.learned().empty()) report.method = "learned in training, elsewhere " + report.method;
   report.layers = calibrated.figures(q, each);
   report.weight_bytes_before = net.weight_bytes();
   report.weight_bytes_after = q.weight_bytes();

@@ -179,6 +179,44 @@ TEST(Qat, ConversionHasTheCodesOfTraining) {
   }
 }
 
+// A sum of two values, one of which no layer reads: its range is not observed in training.
+struct QatBlock : nn::Module {
+  nn::Conv2d a{2, 4, 3, nn::ConvOptions{.padding = 1}}, b{4, 4, 3, nn::ConvOptions{.padding = 1}};
+  nn::BatchNorm2d norm{4};
+  nn::Linear head{4, 3};
+  QatBlock() { TD_REGISTER(a, b, norm, head); }
+  Tensor forward(const Tensor& x) {
+    const Tensor y = relu(a(x));
+    return head(relu(norm(b(y)) + y).mean({2, 3}));
+  }
+};
+
+TEST(Qat, SumsAreCalibratedAndTheRestIsLearned) {
+  manual_seed(12);
+  QatBlock net;
+  prepare_qat(net);
+  for (int64_t i = 0; i < 4; ++i) net.forward(batch(i));
+  net.eval();
+  const Tensor x = batch(1);
+  const Forward f = [&](std::span<const Tensor> in) {
+    return std::vector<Tensor>{net.forward(in[0])};
+  };
+  Network network(f, std::vector<Spec>{spec_of(x)});
+  EXPECT_EQ(network.learned().size(), 3u);
+  const std::string none = error_of([&] { Calibrated(network, [](const auto&) {}, {}); });
+  EXPECT_TRUE(has(none, "there is no data to calibrate with")) << none;
+  const Calibrated c(network, [&](const auto& see) { see({&x, 1}); }, {});
+  const Quantized q = c.quantised();
+  const StateDict state = net.state_dict();
+  const float range = state.find("b.input_fake_quant.max_val")->item<float>() -
+                      state.find("b.input_fake_quant.min_val")->item<float>();
+  const auto site = static_cast<size_t>(q.plan().site_at(*network.layers()[1].node, 0));
+  EXPECT_FLOAT_EQ(q.steps()[site].scale, range / 255);
+  const NoGradGuard no_grad;
+  const Tensor want = net.forward(x), got = q({&x, 1})[0];
+  EXPECT_GT(sqnr({&want, 1}, {&got, 1}), 30);
+}
+
 TEST(Qat, LayersThatAreKeptStayInFloatingPoint) {
   manual_seed(11);
   QatNet net;

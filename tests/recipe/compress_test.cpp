@@ -52,6 +52,7 @@ TEST_F(Compressing, QuantIsLearnedAndTakenOver) {
   EXPECT_EQ(*q.score.before, accuracy);
   EXPECT_NEAR(*q.score.after, accuracy, 0.003);
   EXPECT_GT(q.score.sqnr, 40);
+  EXPECT_TRUE(has(q.to_string(), "(learned in training, elsewhere percentile)")) << q.to_string();
   for (const quant::LayerFigures& l : q.layers) EXPECT_GT(l.weight_sqnr, 100) << l.name;
   // The step of a layer is that of its range in the run.
   const float range = saved.find("conv2.input_fake_quant.max_val")->item<float>() -
