@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Searching, order statistics, segments and constructions: what the golden cases lack - second
 // derivatives, vmap, traces, empty tensors, ties, error texts.
+#include <algorithm>
 #include <cmath>
 
 #include "tests/ops/values_helper.h"
@@ -51,6 +52,34 @@ TEST_F(SearchTest, SearchInRows) {
   });
   expect_error(ErrorKind::Shape, "bucketize: boundaries must be a vector",
                [&] { bucketize(v, rows); });
+}
+
+// Sequences of every length with equal values, infinities and NaN at their end.
+TEST_F(SearchTest, PositionsAreThoseOfTheStandardLibrary) {
+  manual_seed(8);
+  const float nan = std::nanf(""), inf = INFINITY;
+  for (int64_t n = 0; n < 70; ++n) {
+    std::vector<float> s = randint(-9, 9, {n}).to(float32).to_vector<float>(),
+                       v = randint(-10, 10, {37}).to(float32).to_vector<float>();
+    std::sort(s.begin(), s.end());
+    if (n > 3) s.back() = nan;
+    if (n > 5) s[0] = -inf;
+    v[3] = inf;
+    v[36] = -inf;
+    const auto less = [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); };
+    const Tensor left = searchsorted(tensor(s), tensor(v)),
+                 right = searchsorted(tensor(s), tensor(v), true, true);
+    Values want_left, want_right;
+    for (const float x : v) {
+      want_left.push_back(
+          static_cast<double>(std::lower_bound(s.begin(), s.end(), x, less) - s.begin()));
+      want_right.push_back(
+          static_cast<double>(std::upper_bound(s.begin(), s.end(), x, less) - s.begin()));
+    }
+    EXPECT_EQ(values(left), want_left) << n;
+    EXPECT_EQ(values(right), want_right) << n;
+    EXPECT_EQ(values(searchsorted(tensor(s), full({9}, nan))), Values(9, static_cast<double>(n)));
+  }
 }
 
 TEST_F(SearchTest, OrderStatistics) {

@@ -62,20 +62,26 @@ bool before(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) return a < b || (b != b && a == a);
   return a < b;
 }
-template <class T>
-int64_t position(const T* s, int64_t n, Compared<T> v, bool right) {
-  int64_t low = 0;
-  while (n > 0) {
-    const int64_t half = n / 2;
-    const auto x = static_cast<Compared<T>>(s[low + half]);
-    if (right ? !(x > v) : !(x >= v)) {  // a NaN on either side searches to the right
-      low += half + 1;
-      n -= half + 1;
-    } else {
-      n = half;
-    }
+// How many of s lie before each of `count` values. All searches take the same steps without a
+// branch, which could not be predicted, and side by side, so that none waits for the one before it.
+template <bool right, int count, class T, class To>
+void positions(const T* s, int64_t n, const T* values, To* to) {
+  Compared<T> v[count];
+  int64_t low[count] = {};
+  bool last[count];  // NaN goes after everything
+  for (int j = 0; j < count; ++j) {
+    v[j] = static_cast<Compared<T>>(values[j]);
+    last[j] = v[j] != v[j];
   }
-  return low;
+  const auto is_before = [&](int64_t i, int j) -> int64_t {
+    const auto x = static_cast<Compared<T>>(s[i]);
+    return int{right ? x <= v[j] : x < v[j]} | int{last[j]};
+  };
+  int64_t left = n;
+  for (; left > 1; left -= left / 2)
+    for (int j = 0; j < count; ++j) low[j] += is_before(low[j] + left / 2 - 1, j) * (left / 2);
+  for (int j = 0; j < count; ++j)
+    to[j] = static_cast<To>(left > 0 ? low[j] + is_before(low[j], j) : low[j]);
 }
 
 void search_loops(const KernelCall& k) {
@@ -87,16 +93,25 @@ void search_loops(const KernelCall& k) {
   visit_dtype(s.dtype, [&](auto tag) {
     using T = decltype(tag);
     const Packed<T> sequence(s), values(v);
-    detail::parallel_for_rows(v.numel, 64, [&](int64_t b, int64_t e) {
-      for (int64_t i = b; i < e; ++i) {
-        const int64_t at = position<T>(sequence.get() + i / row * n, n,
-                                       static_cast<Compared<T>>(values[i]), a.right);
-        if (a.out_int32)
-          y.as<int32_t>()[i] = static_cast<int32_t>(at);
-        else
-          y.as<int64_t>()[i] = at;
-      }
-    });
+    const auto search = [&](auto right, auto* to) {
+      detail::parallel_for_rows(v.numel, 64, [&](int64_t b, int64_t e) {
+        constexpr int kTogether = 8;
+        for (int64_t i = b; i < e;) {
+          const T* own = sequence.get() + i / row * n;
+          if (std::min(e, (i / row + 1) * row) - i >= kTogether) {
+            positions<right.value, kTogether>(own, n, &values[i], to + i);
+            i += kTogether;
+          } else {
+            positions<right.value, 1>(own, n, &values[i], to + i);
+            ++i;
+          }
+        }
+      });
+    };
+    const auto search_to = [&](auto* to) {
+      a.right ? search(std::true_type(), to) : search(std::false_type(), to);
+    };
+    a.out_int32 ? search_to(y.as<int32_t>()) : search_to(y.as<int64_t>());
   });
 }
 

@@ -58,7 +58,7 @@ Tensor values(const std::vector<float>& v) {
 // What the codes stand for, in the shape of the parameter.
 Tensor decoded(const Tensor& codes, const Tensor& absmax, bool is_signed, const Shape& shape) {
   const Tensor table = values(codes_of(is_signed).numbers).to(codes.device());
-  const Tensor v = index_select(table, 0, codes.to(DType::i64));
+  const Tensor v = gather(table, 0, codes.to(DType::i64));
   const Tensor all = v.reshape({-1, kBlock}) * absmax.unsqueeze(1);
   return all.reshape({-1}).narrow(0, 0, shape.numel().value()).reshape(shape);
 }
@@ -71,7 +71,7 @@ Encoded encoded(const Tensor& v, bool is_signed) {
   const Tensor flat = pad(v.reshape({-1}), {0, blocks * kBlock - n}).reshape({blocks, kBlock});
   const Tensor absmax = amax(abs(flat), {1});
   const Tensor share = flat / where(absmax > 0, absmax, 1.0).unsqueeze(1);
-  Tensor code = bucketize(share, values(codes_of(is_signed).borders).to(v.device()));
+  Tensor code = bucketize(share, values(codes_of(is_signed).borders).to(v.device()), true);
   if (!is_signed) code = where(logical_and(flat > 0, code == 0), 1, code);
   return {code.to(DType::u8).reshape({-1}), absmax};
 }
