@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/trace.h"
@@ -55,12 +57,14 @@ class LayerRounding : public nn::Wrapper {
     max_val = zero();
   }
   Tensor forward(nn::Module& layer, Tensor x, const Next& next) override {
+    if (fixed_scale.defined()) return next(rounded(x, known(fixed_scale), known(fixed_zero)));
     const bool training = layer.is_training();
     if (!guarded(*switches, training ? switches->on : switches->seen)) return next(std::move(x));
     if (training && guarded(*switches, switches->observing)) observe(x);
     Param& weight = nn::detail::member_param(layer, "weight");
-    const nn::detail::Substitute rounded(weight, rounded_weight(weight.value()));
-    return next(rounded_input(x));
+    const nn::detail::Substitute now(weight, rounded_weight(weight.value()));
+    const auto [scale, zero] = step();
+    return next(rounded(x, scale, zero));
   }
   // Every walk over the net looks whether values were loaded or observed.
   void visit(nn::MemberVisitor& v) override {
@@ -75,11 +79,23 @@ class LayerRounding : public nn::Wrapper {
     return own;
   }
 
+  // False: there is no range.
+  bool fix(nn::Module& layer) {
+    const NoGradGuard no_grad;
+    if (!switches->seen || fixed_scale.defined()) return false;
+    const Param& weight = nn::detail::member_param(layer, "weight");
+    weight.assign_(rounded_weight(weight.value()));
+    std::tie(fixed_scale, fixed_zero) = step();
+    return true;
+  }
+
   QatOptions options;
   Buffer min_val, max_val;  ///< 0 is always between them; both 0: nothing was observed
   Ref<Switches> switches = make_ref<Switches>();
+  Tensor fixed_scale, fixed_zero;  ///< once they are constant
 
  private:
+  static Tensor known(const Tensor& t) { return is_tracing() ? constant(t) : t; }
   // Batches with values that are not finite change nothing.
   void observe(const Tensor& x) {
     const NoGradGuard no_grad;
@@ -95,10 +111,13 @@ class LayerRounding : public nn::Wrapper {
     min_val.assign_(moved(min, low, minimum(min, low)));
     max_val.assign_(moved(max, high, maximum(max, high)));
   }
-  Tensor rounded_input(const Tensor& x) const {
+  // Scale and zero point of the input.
+  std::pair<Tensor, Tensor> step() const {
     const Tensor min = min_val, max = max_val;
     const Tensor scale = usable((max - min) / static_cast<double>(kMostInput));
-    const Tensor zero = clamp(round(-min / scale), 0.0, static_cast<double>(kMostInput));
+    return {scale, clamp(round(-min / scale), 0.0, static_cast<double>(kMostInput))};
+  }
+  static Tensor rounded(const Tensor& x, const Tensor& scale, const Tensor& zero) {
     return fake_quantize(x, scale, zero, {.axis = 0, .low = 0, .high = kMostInput});
   }
   Tensor rounded_weight(const Tensor& w) const {
@@ -196,6 +215,13 @@ bool is_prepared(nn::Module& net) {
   const auto modules = net.named_modules();
   return std::any_of(modules.begin(), modules.end(),
                      [](const auto& m) { return nn::wrapper_of<LayerRounding>(*m.second); });
+}
+
+size_t fix_rounding(nn::Module& net) {
+  size_t layers = 0;
+  for (const auto& [path, m] : net.named_modules())
+    if (const auto w = nn::wrapper_of<LayerRounding>(*m)) layers += w->fix(*m);
+  return layers;
 }
 
 void set_qat_step(nn::Module& net, int64_t step) {

@@ -70,5 +70,10 @@ TD_API bool is_prepared(nn::Module& net);
 /// Before the update with that number, from 0: starts and freezes what QatOptions say. Compiled
 /// functions are traced again where that changes them.
 TD_API void set_qat_step(nn::Module& net, int64_t step);
+/// Make constant what the layers have learned: weights become what their codes stand for, steps of
+/// inputs become numbers. The net computes what it computed in evaluation mode; it is for export
+/// and not trained any further. Returns the number of layers; those without a range stay as they
+/// are.
+TD_API size_t fix_rounding(nn::Module& net);
 
 }  // namespace tandem::quant

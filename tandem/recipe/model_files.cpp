@@ -10,6 +10,7 @@
 #include "tandem/graph/context.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/onnx/export.h"
+#include "tandem/quant/qat.h"
 #include "tandem/recipe/open_run.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/weights/weights.h"
@@ -117,6 +118,10 @@ onnx::OnnxExportOptions export_options(LoadedModel& model, const OnnxFileOptions
 
 OnnxFile write_onnx(const ModelSource& source, const std::string& out, const OnnxFileOptions& o) {
   LoadedModel model = load_any(source);
+  if (model.opened) {
+    nn::Module& net = *model.opened->model.module;
+    if (quant::fix_rounding(net) > 0) model.state = net.state_dict();
+  }
   // The sizes of another file's model may be computed from values: open ones are asked for.
   onnx::OnnxExportOptions options =
       export_options(model, o, !is_graph_file(source.model) || !o.dynamic.empty());

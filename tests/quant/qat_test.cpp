@@ -217,6 +217,20 @@ TEST(Qat, SumsAreCalibratedAndTheRestIsLearned) {
   EXPECT_GT(sqnr({&want, 1}, {&got, 1}), 30);
 }
 
+TEST(Qat, FixedRoundingIsTheSameNet) {
+  QatNet net = made({.bits = 5, .keep_float = {}});
+  EXPECT_EQ(fix_rounding(net), 0u);  // it has seen nothing
+  train(net, 0, 3);
+  net.eval();
+  const Tensor x = batch(2);
+  const NoGradGuard no_grad;
+  const std::vector<double> want = numbers(net.forward(x)), weight = numbers(net.b.weight);
+  EXPECT_EQ(fix_rounding(net), 3u);
+  EXPECT_EQ(numbers(net.forward(x)), want);
+  EXPECT_NE(numbers(net.b.weight), weight);
+  EXPECT_EQ(fix_rounding(net), 0u);
+}
+
 TEST(Qat, LayersThatAreKeptStayInFloatingPoint) {
   manual_seed(11);
   QatNet net;

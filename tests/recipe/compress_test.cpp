@@ -64,6 +64,25 @@ TEST_F(Compressing, QuantIsLearnedAndTakenOver) {
   EXPECT_GT(quant::sqnr({&want, 1}, {&got, 1}), 30);
 }
 
+TEST_F(Compressing, AnExportHasTheLearnedStepsAsConstants) {
+  train("run", {"quant.start=3"});
+  const OpenedRun opened = open_run(f / "run");
+  const NoGradGuard no_grad;
+  const Tensor x = rand({3, 1, 8, 8}), want = opened.model.predict({x});
+  for (const std::string& out : {f / "e.onnx", f / "run/e.onnx"}) {
+    write_onnx({.model = f / "run"}, out);
+    const onnx::OnnxModel back = onnx::OnnxModel::load(out);
+    const Tensor got = back({x})[0];
+    EXPECT_GT(quant::sqnr({&want, 1}, {&got, 1}), 80);
+    int rounds = 0;
+    for (const onnx::OnnxNode& n : back.proto().graph.nodes) {
+      rounds += n.op == "QuantizeLinear";
+      EXPECT_TRUE(n.op != "Round" && n.op != "Abs") << n.op;
+    }
+    EXPECT_EQ(rounds, 4);
+  }
+}
+
 TEST_F(Compressing, QuantResumesWithTheSameBits) {
   const std::vector<std::string> quant{"quant.start=3", "quant.freeze_observers=9",
                                        "sched.type=constant"};
