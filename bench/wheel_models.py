@@ -55,6 +55,8 @@ FILES = {
     "silero_vad": (SILERO, "silero_vad.onnx", VOICE),
     "silero_vad_16k": (SILERO, "silero_vad_16k_op15.onnx", VOICE),
     "ddddocr": (DDDDOCR, "common.onnx", {"input1": image(64, 192, 1)}),
+    # Its dynamic codes of 8 bits turn on the last bits of its sigmoids: with these in f64 both runtimes agree within
+    # 1e-7 on 7 of 8 images, and onnxruntime differs from its own result in f32 by up to 1e-2.
     "ddddocr_old": (DDDDOCR, "common_old.onnx", {"input1": image(64, 192, 1)}),
     "ddddocr_det": (DDDDOCR, "common_det.onnx", {"images": image(416, 416)}),
     "basic_pitch": (("basic-pitch==0.4.0", "basic_pitch/saved_models/icassp_2022/"), "nmp.onnx",
