@@ -98,7 +98,7 @@ TEST(Weights, RefusesWhatHasNoCodes) {
   refused("the weight holds inf", [&] { round_weight(w / 0.0); });
   refused("expected a weight [n, k]", [&] { round_weight(ones({3})); });
   refused("there are sums of 0 rows", [&] { gptq_weight(w, {}); });
-  refused("no method of rounding weights", [] { weight_method_of("best"); });
+  refused("not a method of rounding weights", [] { weight_method_of("best"); });
 }
 
 }  // namespace

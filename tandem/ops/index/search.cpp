@@ -62,26 +62,26 @@ bool before(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) return a < b || (b != b && a == a);
   return a < b;
 }
-// How many of s lie before each of `count` values. All searches take the same steps without a
-// branch, which could not be predicted, and side by side, so that none waits for the one before it.
+// How many of s[0..n) lie before each of `count` values. The searches take their steps side by
+// side, so that none waits for the one before it, and without a branch, which could not be
+// predicted. A NaN on either side searches to the right.
 template <bool right, int count, class T, class To>
 void positions(const T* s, int64_t n, const T* values, To* to) {
   Compared<T> v[count];
-  int64_t low[count] = {};
-  bool last[count];  // NaN goes after everything
+  int64_t low[count] = {}, left[count];
   for (int j = 0; j < count; ++j) {
     v[j] = static_cast<Compared<T>>(values[j]);
-    last[j] = v[j] != v[j];
+    left[j] = n;
   }
-  const auto is_before = [&](int64_t i, int j) -> int64_t {
-    const auto x = static_cast<Compared<T>>(s[i]);
-    return int{right ? x <= v[j] : x < v[j]} | int{last[j]};
-  };
-  int64_t left = n;
-  for (; left > 1; left -= left / 2)
-    for (int j = 0; j < count; ++j) low[j] += is_before(low[j] + left / 2 - 1, j) * (left / 2);
-  for (int j = 0; j < count; ++j)
-    to[j] = static_cast<To>(left > 0 ? low[j] + is_before(low[j], j) : low[j]);
+  for (int64_t most = n; most > 0; most /= 2)
+    for (int j = 0; j < count; ++j) {
+      const int64_t half = left[j] / 2;
+      const auto x = static_cast<Compared<T>>(s[std::min(low[j] + half, n - 1)]);
+      const bool after = left[j] > 0 && !(right ? x > v[j] : x >= v[j]);
+      low[j] += after ? half + 1 : 0;
+      left[j] = after ? left[j] - half - 1 : half;
+    }
+  for (int j = 0; j < count; ++j) to[j] = static_cast<To>(low[j]);
 }
 
 void search_loops(const KernelCall& k) {
