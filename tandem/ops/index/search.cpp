@@ -75,11 +75,11 @@ void positions(const T* s, int64_t n, const T* values, To* to) {
   }
   for (int64_t most = n; most > 0; most /= 2)
     for (int j = 0; j < count; ++j) {
-      const int64_t half = left[j] / 2;
+      const int64_t half = left[j] >> 1;
       const auto x = static_cast<Compared<T>>(s[std::min(low[j] + half, n - 1)]);
-      const bool after = left[j] > 0 && !(right ? x > v[j] : x >= v[j]);
-      low[j] += after ? half + 1 : 0;
-      left[j] = after ? left[j] - half - 1 : half;
+      const int64_t after = -(int64_t{left[j] > 0} & int64_t{!(right ? x > v[j] : x >= v[j])});
+      low[j] += after & (half + 1);
+      left[j] = half - (after & (1 - (left[j] & 1)));  // without the middle, what is after it
     }
   for (int j = 0; j < count; ++j) to[j] = static_cast<To>(low[j]);
 }
