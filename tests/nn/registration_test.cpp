@@ -229,7 +229,9 @@ TEST(Registration, OldAddressesAreNoParams) {
     net->~Unwritten();
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+#ifndef TANDEM_SANITIZED  // AddressSanitizer does not give a freed address out again at once
   EXPECT_GT(met, 0u);
+#endif
 }
 
 struct Copies : nn::Module {
