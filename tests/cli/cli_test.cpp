@@ -211,6 +211,7 @@ TEST_F(Tool, WeightsOfFewBits) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
   const std::string model = std::string(root ? root : ".") + "/tests/golden/hf/gpt2 ",
                     out = ::testing::TempDir() + "cli_codes";
+  std::filesystem::remove_all(out);  // of an earlier run
   const std::pair<const char*, const char*> mistakes[] = {
       {"int5", "--weights int5: expected int2, int4, int8 or a file of weights"},
       {"int4 --group 0", "groups of 0"},
