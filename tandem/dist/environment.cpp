@@ -93,7 +93,7 @@ void find_master(const Variables& get, const Starter& s, Place& p) {
   } else {
     TD_CHECK(
         p.local_size == p.size, Value,
-        "{} ranks that are not all on this machine want to know where rank 0 is\nSet MASTER_ADDR "
+        "{} ranks that are not all on this machine must be told where rank 0 is\nSet MASTER_ADDR "
         "to its host and MASTER_PORT to a free port there, the same for all.",
         p.size);
   }

@@ -275,7 +275,7 @@ Trial trial_of(const io::Json& j) {
            Format, "a trial must have number, state, values and places");
   Trial t{.number = *n->as_int(), .state = *state->as_string()};
   for (const auto& [name, value] : *values->as_object()) {
-    TD_CHECK(value.as_string(), Format, "a trial's values want to be texts");
+    TD_CHECK(value.as_string(), Format, "a trial's values must be texts");
     t.values.emplace_back(name, *value.as_string());
   }
   for (const io::Json& p : *places->as_array()) t.places.push_back(io::number_of(&p));

@@ -145,7 +145,7 @@ const struct {
       {"OMPI_COMM_WORLD_SIZE", "4"},
       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
-     "4 ranks that are not all on this machine want to know where rank 0 is"},
+     "4 ranks that are not all on this machine must be told where rank 0 is"},
     {{{"SLURM_PROCID", "2"},
       {"SLURM_NTASKS", "4"},
       {"SLURM_LOCALID", "0"},

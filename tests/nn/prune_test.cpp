@@ -165,7 +165,7 @@ TEST(Prune, SaysWhatItWants) {
   refused("the share 1.5 is to be pruned", [&] { prune::l1_unstructured(fc, "weight", 1.5); });
   refused("the share nan", [&] { prune::l1_unstructured(fc, "weight", std::nan("")); });
   refused("has no parameter 'wait'", [&] { prune::l1_unstructured(fc, "wait", 0.5); });
-  refused("want a multiple of 4", [&] { prune::semi_structured(fc, "weight"); });
+  refused("must be a multiple of 4", [&] { prune::semi_structured(fc, "weight"); });
   refused("'weight' is not pruned", [&] { prune::remove(fc, "weight"); });
   refused("expected [2, 6]", [&] { prune::custom_from_mask(fc, "weight", ones({6, 2})); });
   refused("from update 4 to update 2", [&] { prune::prepare(fc, {.from = 4, .to = 2}); });

@@ -155,7 +155,7 @@ void semi_structured(Module& layer, const std::string& name, int64_t n, int64_t 
            "{} of {} entries are to be kept, expected 0 <= n <= m", n, m);
   const Tensor w = nn::detail::member_param(layer, name);
   TD_CHECK(w.dim() >= 2 && w.size(1) % m == 0, Shape,
-           "'{}' is {}: {} of {} in a row along dimension 1 want a multiple of {} there", name,
+           "'{}' is {}: to keep {} of {} in a row, dimension 1 must be a multiple of {}", name,
            w.shape().to_string(), n, m, m);
   const auto mask = need_mask(layer, name);
   const Tensor inputs_last = movedim(magnitudes(w), {1}, {-1});

@@ -33,8 +33,8 @@ struct AdamW8bitOptions {
 /// Blocks of 256 elements share a scale, the largest magnitude in them, and codes stand for the 256
 /// numbers of the dynamic data type, which has more digits for large numbers and more range for
 /// small ones. States: "exp_avg" u8 and "exp_avg_absmax" f32 [blocks], and both of "exp_avg_sq". A
-/// second moment above 0 never becomes the code of 0. On a CPU its update takes some 50 times as
-/// long as AdamW's: it is for nets whose memory is short and whose steps see many samples.
+/// second moment above 0 never becomes the code of 0. Its update is made of general ops and takes
+/// many times as long as AdamW's: it is for nets whose memory is short.
 class TD_API AdamW8bit : public Optimizer {
  public:
   static constexpr OptimizerAbout kAbout = {
