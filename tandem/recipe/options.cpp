@@ -32,8 +32,10 @@ const io::Yaml* Options::want(const std::string& key, bool optional) {
   const io::Yaml* v = map_ ? map_->find(key) : nullptr;
   if (v && v->kind == io::Yaml::Kind::null) v = nullptr;
   if (!v && !optional) {
-    // A key that nearly is this one is more likely the mistake.
-    finish();
+    // A key that nearly is this one is more likely the mistake; of others nothing is known yet.
+    for (const std::string& other : left())
+      if (!nearest_word(other, {key}).empty())
+        fail(other, fmt::format("there is no such key, did you mean '{}'?", key));
     fail(key, "is missing");
   }
   return v;

@@ -113,6 +113,8 @@ TEST(Recipe, NamesTheNearestKey) {
       {"optim.momentum=0.9", "optim.momentum: there is no such key"},
       {"sched.type=cosin", "sched.type: there is no schedule 'cosin', did you mean 'cosine'?"},
       {"sched.type=step", "sched.step_size: is missing"},
+      {"distill.alpha=0.5", "distill.teacher: is missing"},
+      {"distill.teachr=runs/x", "distill.teachr: there is no such key, did you mean 'teacher'?"},
       {"sched={type: onecycle, warmup_steps: 5}",
        "sched.warmup_steps: onecycle warms up by itself"},
       {"sched.unit=days", "sched.unit: expected steps or epochs, got 'days'"},
