@@ -52,6 +52,7 @@ struct CollectiveAttrs {
   int64_t op = 0;    ///< ReduceOp
   int64_t root = 0;  ///< of broadcast
   bool ordered = false;
+  double scale = 1;  ///< of all_to_all: of its gradient
   std::string label = "";
   template <class V>
   void fields(V& v) {
@@ -60,6 +61,7 @@ struct CollectiveAttrs {
     v("op", op);
     v("root", root);
     v("ordered", ordered);
+    v("scale", scale);
     v("label", label);
   }
 };
@@ -111,12 +113,31 @@ void reduce_scatter_run(const KernelCall& c) {
       ->reduce_scatter(elements_of(c.in[0]), elements_of(c.out[0]), op_of(a), options_of(a))
       .wait();
 }
+void all_to_all_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  group_of(a.group)->all_to_all(elements_of(c.in[0]), elements_of(c.out[0]), options_of(a)).wait();
+}
+// x [ranks, ...] without a call: this rank's row.
+void own_row_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  const size_t bytes = elements_of(c.out[0]).bytes();
+  if (bytes == 0) return;
+  const auto* rows = static_cast<const char*>(c.in[0].data);
+  std::memcpy(c.out[0].data, rows + bytes * static_cast<size_t>(group_of(a.group)->rank()), bytes);
+}
 
 // Each rank has a loss of its own, and the derivative is that of their sum.
 void all_reduce_vjp(VjpCall& c);
 void all_gather_vjp(VjpCall& c);
 void reduce_scatter_vjp(VjpCall& c);
 void broadcast_vjp(VjpCall& c);
+void all_to_all_vjp(VjpCall& c);
+// All ranks have the same loss, of which there is one: values that are whole on each rank have
+// whole gradients there.
+void copy_to_ranks_vjp(VjpCall& c);
+void reduce_from_ranks_vjp(VjpCall& c);
+void gather_from_ranks_vjp(VjpCall& c);
+void scatter_to_ranks_vjp(VjpCall& c);
 
 constexpr OpDef collective(const char* name) {
   return control_row(name, {"x"}, fields<CollectiveAttrs>()).flag(kEffect).flag(kNoBatch);
@@ -134,6 +155,30 @@ constinit const OpDef reduce_scatter_row =
         .doc("x [ranks, ...] reduced over the ranks: of each, the row of its number.");
 constinit const OpDef broadcast_row =
     collective("broadcast").infer(same_infer).vjp(broadcast_vjp).doc("The x of one rank.");
+constinit const OpDef all_to_all_row =
+    collective("all_to_all")
+        .infer(same_infer)
+        .vjp(all_to_all_vjp)
+        .doc("x [ranks, ...]: row r goes to rank r, and row r of the result comes from it.");
+constinit const OpDef copy_to_ranks_row =
+    collective("copy_to_ranks")
+        .infer(same_infer)
+        .vjp(copy_to_ranks_vjp)
+        .doc("x, whole on each rank, from which each computes a part of the result.");
+constinit const OpDef reduce_from_ranks_row = collective("reduce_from_ranks")
+                                                  .infer(same_infer)
+                                                  .vjp(reduce_from_ranks_vjp)
+                                                  .doc("The sum of parts, whole on each rank.");
+constinit const OpDef gather_from_ranks_row =
+    collective("gather_from_ranks")
+        .infer(gather_infer)
+        .vjp(gather_from_ranks_vjp)
+        .doc("The ranks' x, stacked, for ranks that all compute the same from them.");
+constinit const OpDef scatter_to_ranks_row =
+    collective("scatter_to_ranks")
+        .infer(scatter_infer)
+        .vjp(scatter_to_ranks_vjp)
+        .doc("x [ranks, ...], the same on each rank: the row of its number.");
 
 void add_rows() {
   static std::once_flag once;
@@ -144,7 +189,10 @@ void add_rows() {
     };
     for (const auto& [row, run] :
          {Row{&all_reduce_row, all_reduce_run}, Row{&all_gather_row, all_gather_run},
-          Row{&reduce_scatter_row, reduce_scatter_run}, Row{&broadcast_row, broadcast_run}}) {
+          Row{&reduce_scatter_row, reduce_scatter_run}, Row{&broadcast_row, broadcast_run},
+          Row{&all_to_all_row, all_to_all_run}, Row{&copy_to_ranks_row, copy_in},
+          Row{&reduce_from_ranks_row, all_reduce_run}, Row{&gather_from_ranks_row, all_gather_run},
+          Row{&scatter_to_ranks_row, own_row_run}}) {
       register_op(*row);
       register_kernel(DeviceKind::cpu, *row, {.supports = dense, .run = run});
     }
@@ -173,6 +221,23 @@ void broadcast_vjp(VjpCall& c) {
   const Tensor sum = call(all_reduce_row, &a, c.loc(), c.grad());
   c.results[0] = group_of(a.group)->rank() == a.root ? sum : zeros_like(sum);
 }
+void all_to_all_vjp(VjpCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  const Tensor g = call(all_to_all_row, &a, c.loc(), c.grad());
+  c.results[0] = a.scale == 1 ? g : g * a.scale;
+}
+void copy_to_ranks_vjp(VjpCall& c) {
+  c.results[0] = call(reduce_from_ranks_row, &c.get_attrs<CollectiveAttrs>(), c.loc(), c.grad());
+}
+void reduce_from_ranks_vjp(VjpCall& c) {
+  c.results[0] = call(copy_to_ranks_row, &c.get_attrs<CollectiveAttrs>(), c.loc(), c.grad());
+}
+void gather_from_ranks_vjp(VjpCall& c) {
+  c.results[0] = call(scatter_to_ranks_row, &c.get_attrs<CollectiveAttrs>(), c.loc(), c.grad());
+}
+void scatter_to_ranks_vjp(VjpCall& c) {
+  c.results[0] = call(gather_from_ranks_row, &c.get_attrs<CollectiveAttrs>(), c.loc(), c.grad());
+}
 
 Tensor call_row(const OpDef& row, const Tensor& x, CollectiveAttrs a,
                 const std::shared_ptr<Engine>& e, SourceLocation loc) {
@@ -187,6 +252,12 @@ const std::shared_ptr<Engine>& or_world(const std::shared_ptr<Engine>& group) {
   return group ? group : world();
 }
 bool alone(const std::shared_ptr<Engine>& e) { return e->size() == 1; }
+// x [ranks, ...]?
+void check_rows(const Tensor& x, const std::shared_ptr<Engine>& e, const char* name) {
+  TD_CHECK(x.defined() && x.dim() > 0 && dims_equal(x.shape(0), e->size()), Shape,
+           "{} expects a first dimension of {} (ranks), x is {}", name, e->size(),
+           x.defined() ? x.shape().to_string() : "undefined");
+}
 
 }  // namespace
 
@@ -210,12 +281,35 @@ Tensor all_gather(const Tensor& x, const std::shared_ptr<Engine>& group, SourceL
 Tensor reduce_scatter(const Tensor& x, ReduceOp op, const std::shared_ptr<Engine>& group,
                       SourceLocation loc) {
   const std::shared_ptr<Engine>& e = or_world(group);
-  const int64_t ranks = alone(e) ? 1 : e->size();
-  TD_CHECK(x.defined() && x.dim() > 0 && dims_equal(x.shape(0), ranks), Shape,
-           "reduce_scatter expects a first dimension of {} (ranks), x is {}", ranks,
-           x.defined() ? x.shape().to_string() : "undefined");
+  check_rows(x, e, "reduce_scatter");
   if (alone(e)) return x.squeeze(0);
   return call_row(reduce_scatter_row, x, {.op = static_cast<int64_t>(op)}, e, loc);
+}
+
+Tensor all_to_all(const Tensor& x, const std::shared_ptr<Engine>& group, SourceLocation loc) {
+  return detail::all_to_all_scaled(x, 1, or_world(group), loc);
+}
+
+Tensor detail::all_to_all_scaled(const Tensor& x, double scale, const std::shared_ptr<Engine>& e,
+                                 SourceLocation loc) {
+  check_rows(x, e, "all_to_all");
+  return alone(e) ? x : call_row(all_to_all_row, x, {.scale = scale}, e, loc);
+}
+
+Tensor detail::cross(Crossing how, const Tensor& x, const std::shared_ptr<Engine>& e,
+                     SourceLocation loc) {
+  switch (how) {
+    case Crossing::copy:
+      return alone(e) ? x : call_row(copy_to_ranks_row, x, {}, e, loc);
+    case Crossing::reduce:
+      return alone(e) ? x : call_row(reduce_from_ranks_row, x, {}, e, loc);
+    case Crossing::gather:
+      return alone(e) ? x.unsqueeze(0) : call_row(gather_from_ranks_row, x, {}, e, loc);
+    case Crossing::scatter:
+      check_rows(x, e, "scatter_to_ranks");
+      return alone(e) ? x.squeeze(0) : call_row(scatter_to_ranks_row, x, {}, e, loc);
+  }
+  return {};
 }
 
 Tensor broadcast(const Tensor& x, int root, const std::shared_ptr<Engine>& group,

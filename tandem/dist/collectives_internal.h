@@ -15,4 +15,15 @@ Tensor all_reduce_labelled(const Tensor& x, ReduceOp op, const std::shared_ptr<E
                            const std::string& label, bool ordered = false,
                            SourceLocation loc = SourceLocation::here());
 
+/// all_to_all() whose gradient is multiplied by `scale`.
+Tensor all_to_all_scaled(const Tensor& x, double scale, const std::shared_ptr<Engine>& group,
+                         SourceLocation loc = SourceLocation::here());
+
+/// Between values that all ranks have and parts of them, where all ranks compute one loss: copy
+/// gives x, and adds the ranks' gradients; reduce adds the ranks' x, and copies the gradient;
+/// gather stacks the ranks' x, of whose gradient each takes its row; scatter is the reverse.
+enum class Crossing : uint8_t { copy, reduce, gather, scatter };
+Tensor cross(Crossing how, const Tensor& x, const std::shared_ptr<Engine>& group,
+             SourceLocation loc = SourceLocation::here());
+
 }  // namespace tandem::distributed::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/dist/data_parallel.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "tandem/base/error.h"
@@ -11,6 +12,7 @@
 #include "tandem/dist/shard_reducer_internal.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
+#include "tandem/nn/fine_tune.h"
 #include "tandem/nn/norm.h"
 #include "tandem/ops/ops.h"
 
@@ -30,12 +32,18 @@ std::vector<nn::detail::BatchNorm*> batch_norms_of(nn::Module& net) {
   return all;
 }
 
+bool is_ignored(const std::string& name, const DataParallelOptions& o) {
+  return std::any_of(o.ignored.begin(), o.ignored.end(),
+                     [&](const std::string& p) { return nn::name_matches(p, name); });
+}
+
 std::vector<std::string> layout_of(nn::Module& net, const BucketReducer* plan,
                                    const DataParallelOptions& o) {
   std::vector<std::string> lines;
   for (const auto& [name, p] : net.named_parameters())
-    lines.push_back(fmt::format("parameter '{}' {}{}{}", name, to_string(p.dtype()),
-                                p.shape().to_string(), p.requires_grad() ? "" : ", frozen"));
+    if (!is_ignored(name, o))
+      lines.push_back(fmt::format("parameter '{}' {}{}{}", name, to_string(p.dtype()),
+                                  p.shape().to_string(), p.requires_grad() ? "" : ", frozen"));
   for (const auto& [name, b] : net.named_buffers())
     lines.push_back(
         fmt::format("buffer '{}' {}{}", name, to_string(b.dtype()), b.shape().to_string()));
@@ -88,8 +96,20 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
     : net_(net), options_(options), engine_(std::move(engine)) {
   std::vector<NamedParam> params;
   std::unordered_map<const Cell*, bool> seen;
-  for (auto& [name, p] : net.named_parameters())
-    if (p.requires_grad() && seen.emplace(p.cell().get(), true).second) params.push_back({name, p});
+  std::vector<Cell*> cells;
+  for (auto& [name, p] : net.named_parameters()) {
+    if (is_ignored(name, options_) || !seen.emplace(p.cell().get(), true).second) continue;
+    cells.push_back(p.cell().get());
+    if (p.requires_grad()) params.push_back({name, p});
+  }
+  for (const std::string& pattern : options_.ignored) {
+    const auto all = net.named_parameters();
+    TD_CHECK(std::any_of(all.begin(), all.end(),
+                         [&](const auto& p) { return nn::name_matches(pattern, p.first); }),
+             Value, "DataParallelOptions::ignored: '{}' matches no parameter of the net", pattern);
+  }
+  TD_CHECK(options_.ignored.empty() || options_.sharding == Sharding::none, Unsupported,
+           "DataParallel does not shard a net of which some parameters are ignored");
   TD_CHECK(!params.empty(), Value,
            "DataParallel expects a net with parameters that require gradients\nAre they named in "
            "TD_REGISTER?");
@@ -118,8 +138,6 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
   }
   compare_lines(*engine_, layout_of(net, plan, options_), "nets",
                 "All ranks must build the same net, with the same options.");
-  std::vector<Cell*> cells;
-  for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
   broadcast_cells(*engine_, cells, "parameters");
   if (const std::vector<Cell*> buffers = cells_of_buffers(net); !buffers.empty())
     broadcast_cells(*engine_, buffers, "buffers");

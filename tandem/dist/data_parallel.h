@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tandem/dist/process_group.h"
 #include "tandem/nn/module.h"
@@ -37,6 +39,9 @@ struct DataParallelOptions {
   /// The optimizer takes DataParallel::parameters(); its updates must be elementwise. A unit of
   /// parameters that come and go together is the largest module of at most bucket_cap_mb.
   Sharding sharding = Sharding::none;
+  /// Patterns for names of parameters that are left alone (nn::name_matches()): experts of which
+  /// each rank has others. Not with sharding.
+  std::vector<std::string> ignored = {};
 };
 
 class Reducer;

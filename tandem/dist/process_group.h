@@ -37,6 +37,9 @@ TD_API Tensor all_gather(const Tensor& x, const std::shared_ptr<Engine>& group =
 TD_API Tensor reduce_scatter(const Tensor& x, ReduceOp op = ReduceOp::sum,
                              const std::shared_ptr<Engine>& group = nullptr,
                              SourceLocation loc = SourceLocation::here());
+/// x [ranks, ...]: row r goes to rank r, and row r of the result comes from it. Throws Shape.
+TD_API Tensor all_to_all(const Tensor& x, const std::shared_ptr<Engine>& group = nullptr,
+                         SourceLocation loc = SourceLocation::here());
 /// Rank `root`'s value. Throws Index.
 TD_API Tensor broadcast(const Tensor& x, int root = 0,
                         const std::shared_ptr<Engine>& group = nullptr,

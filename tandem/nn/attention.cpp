@@ -22,8 +22,8 @@ namespace {
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 // [n, l, heads * size] -> [n, heads, l, size]
-Tensor split_heads(Tensor x, int64_t heads) {
-  Shape s{x.shape(0), x.shape(1), heads, floordiv(x.shape(2), heads)};
+Tensor split_heads(Tensor x, int64_t size) {
+  Shape s{x.shape(0), x.shape(1), floordiv(x.shape(2), size), size};
   return transpose(reshape(std::move(x), s), 1, 2);
 }
 
@@ -61,6 +61,13 @@ KVCache::KVCache(int64_t n, int64_t heads, int64_t max, int64_t size, DType dtyp
 
 void KVCache::reset() { length.assign_(0); }
 
+namespace {
+constexpr char kAttention = 0;
+}
+MultiheadAttention* detail::as_attention(Module& m) {
+  return m.state().kind == &kAttention ? static_cast<MultiheadAttention*>(&m) : nullptr;
+}
+
 MultiheadAttention::MultiheadAttention(Dim e, Dim heads, MultiheadAttentionOptions o)
     : out_proj(e, e, {.bias = o.bias, .dtype = o.dtype}),
       embed_dim(e.value()),
@@ -75,6 +82,7 @@ MultiheadAttention::MultiheadAttention(Dim e, Dim heads, MultiheadAttentionOptio
            divisor_hint("num_kv_heads", num_kv_heads, num_heads));
   TD_CHECK(o.kdim >= 0 && o.vdim >= 0, Value, "kdim and vdim expect sizes >= 0, got {} and {}",
            o.kdim, o.vdim);
+  state().kind = &kAttention;
   head_dim = embed_dim / num_heads;
   if (!options.kdim) options.kdim = embed_dim;
   if (!options.vdim) options.vdim = embed_dim;
@@ -100,10 +108,12 @@ MultiheadAttention::MultiheadAttention(Dim e, Dim heads, MultiheadAttentionOptio
               bias_v, out_proj);
 }
 
-// Projects query (0), key (1) or value (2) with its rows of the weight.
+// Projects query (0), key (1) or value (2) with its rows of the weight: those of all heads, or of
+// the heads that this process holds.
 Tensor MultiheadAttention::project(const Tensor& x, int part) const {
-  int64_t kv = num_kv_heads * head_dim;
-  int64_t start = part == 0 ? 0 : embed_dim + (part - 1) * kv, rows = part == 0 ? embed_dim : kv;
+  int64_t own = in_proj_weight.defined() ? in_proj_weight.size(0) / 3 : q_proj_weight.size(0);
+  int64_t kv = in_proj_weight.defined() ? own : k_proj_weight.size(0);
+  int64_t start = part == 0 ? 0 : own + (part - 1) * kv, rows = part == 0 ? own : kv;
   Tensor w = in_proj_weight.defined() ? narrow(in_proj_weight, 0, start, rows)
              : part == 0              ? q_proj_weight.value()
              : part == 1              ? k_proj_weight.value()
@@ -116,8 +126,8 @@ Tensor MultiheadAttention::project(const Tensor& x, int part) const {
 void MultiheadAttention::extend(Tensor& k, Tensor& v, Tensor& mask) const {
   const auto learned = [&](const Param& b) {
     return b.value()
-        .reshape({1, num_kv_heads, 1, head_dim})
-        .expand({k.shape(0), num_kv_heads, 1, head_dim});
+        .reshape({1, k.shape(1), 1, head_dim})
+        .expand({k.shape(0), k.shape(1), 1, head_dim});
   };
   if (bias_k.defined()) {
     k = cat({k, learned(bias_k)}, 2);
@@ -181,6 +191,12 @@ AttentionOutput MultiheadAttention::run(Tensor q, Tensor k, Tensor v, const Atte
            "query, key and value expect 3 dimensions (or 2 without a batch), got {}, {} and {}",
            q.shape().to_string(), k.shape().to_string(), v.shape().to_string());
   bool single = q.dim() == 2, causal = a.is_causal;
+  if (const auto& entering = state().entering) {
+    const Tensor query = entering(q), key = k.impl() == q.impl() ? query : entering(k);
+    v = v.impl() == q.impl() ? query : v.impl() == k.impl() ? key : entering(v);
+    q = query;
+    k = key;
+  }
   for (Tensor* t : {&q, &k, &v}) {
     if (single)
       *t = unsqueeze(*t, 0);
@@ -189,9 +205,12 @@ AttentionOutput MultiheadAttention::run(Tensor q, Tensor k, Tensor v, const Atte
   }
   Dim n = q.shape(0), length = q.shape(1), steps = k.shape(1);
   DType dtype = q.dtype();
-  Tensor qh = split_heads(project(q, 0), num_heads), kh = split_heads(project(k, 1), num_kv_heads),
-         vh = split_heads(project(v, 2), num_kv_heads);
+  Tensor qh = split_heads(project(q, 0), head_dim), kh = split_heads(project(k, 1), head_dim),
+         vh = split_heads(project(v, 2), head_dim);
   Tensor mask = a.mask;
+  TD_CHECK(!state().entering || (!weights && (!mask.defined() || mask.dim() < 3)), Unsupported,
+           "attention whose heads are shared by several processes takes no mask per head and gives "
+           "no weights");
   if (mask.defined() && mask.dim() == 3)  // [n * heads, l, s]
     mask = reshape(mask, {n, num_heads, mask.shape(1), mask.shape(2)});
   if (a.cache) {
@@ -223,7 +242,7 @@ AttentionOutput MultiheadAttention::run(Tensor q, Tensor k, Tensor v, const Atte
     out.y =
         scaled_dot_product_attention(qh, kh, vh, mask, drop, causal, 0, num_kv_heads != num_heads);
   }
-  out.y = out_proj(reshape(transpose(out.y, 1, 2), {n, length, embed_dim}));
+  out.y = out_proj(flatten(transpose(out.y, 1, 2), 2, 3));
   if (single)
     out.y = out.y.squeeze(0);
   else if (!options.batch_first)

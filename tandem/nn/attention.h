@@ -74,4 +74,9 @@ class TD_API MultiheadAttention : public Module {
                                    bool average) const;
 };
 
+namespace detail {
+/// `m` as a MultiheadAttention; nullptr if it is not one.
+TD_API MultiheadAttention* as_attention(Module& m);
+}  // namespace detail
+
 }  // namespace tandem::nn

@@ -21,7 +21,15 @@ Tensor Linear::forward(Tensor x) {
   return linear(std::move(x), weight, detail::value_or_none(bias));
 }
 
+namespace {
+constexpr char kEmbedding = 0;
+}
+Embedding* detail::as_embedding(Module& m) {
+  return m.state().kind == &kEmbedding ? static_cast<Embedding*>(&m) : nullptr;
+}
+
 Embedding::Embedding(Dim n, Dim d, EmbeddingOptions o) : options(o) {
+  state().kind = &kEmbedding;
   weight = detail::embedding_weight("Embedding", n, d, options.padding_idx, o.dtype);
   TD_REGISTER(weight);
 }

@@ -37,4 +37,9 @@ class TD_API Embedding : public Module {
   EmbeddingOptions options;
 };
 
+namespace detail {
+/// `m` as an Embedding; nullptr if it is not one.
+TD_API Embedding* as_embedding(Module& m);
+}  // namespace detail
+
 }  // namespace tandem::nn

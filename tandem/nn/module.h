@@ -75,7 +75,14 @@ struct TD_API ModuleState : RefCounted {
   std::vector<std::pair<int, ForwardPreHook>> pre_hooks;
   std::vector<std::pair<int, BackwardHook>> backward_hooks;
   int next_hook = 0;
-  bool has_hooks() const { return !hooks.empty() || !pre_hooks.empty() || !backward_hooks.empty(); }
+  /// For layers that several processes share (dist/tensor_parallel.h): called in place of forward,
+  /// which it calls; and what each tensor goes through that enters a layer of several inputs.
+  using Forward = Tensor (*)(Module*, Tensor);
+  std::function<Tensor(Module&, Tensor in, Forward)> around;
+  std::function<Tensor(const Tensor& in)> entering;
+  bool has_hooks() const {
+    return around || !hooks.empty() || !pre_hooks.empty() || !backward_hooks.empty();
+  }
 };
 
 template <class T>

@@ -16,6 +16,7 @@
 #include "tandem/nn/linear.h"
 #include "tandem/nn/loss.h"
 #include "tandem/nn/module.h"
+#include "tandem/nn/moe.h"
 #include "tandem/nn/norm.h"
 #include "tandem/nn/packed.h"
 #include "tandem/nn/padding.h"

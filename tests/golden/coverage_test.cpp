@@ -271,6 +271,7 @@ constexpr Other kOther[] = {
     {"Dropout3d", "", "draws; tests/nn"},
     {"KVCache", "", "state of MultiheadAttention; tests/nn"},
     {"LoRALinear", "", "not in PyTorch; tests/nn"},
+    {"MoE", "", "not in PyTorch; tests/nn"},
     {"ModuleDict", "", "a container"},
     {"ModuleList", "", "a container"},
     {"ParameterDict", "", "a container"},

@@ -82,7 +82,6 @@ Attention::Attention(const AttentionSpec& s)
 }
 
 Tensor Attention::forward(const Tensor& x, const Tensor& memory, const AttentionCall& c) {
-  const int64_t groups = kv_heads_of(spec);
   const Tensor asks = c.q_added.defined() ? x + c.q_added : x;
   Tensor qs, ks, vs;
   if (spec.packed) {
@@ -93,7 +92,9 @@ Tensor Attention::forward(const Tensor& x, const Tensor& memory, const Attention
   } else {
     qs = q(asks);
   }
-  qs = split_heads(qs, spec.heads);
+  // All heads, or those that this process holds.
+  const int64_t size = q_width(spec) / spec.heads;
+  qs = split_heads(qs, qs.size(2) / size);
   if (q_norm) qs = (*q_norm)(qs);
   if (c.turn) qs = c.turn->apply(qs);
   if (c.complete)
@@ -103,8 +104,8 @@ Tensor Attention::forward(const Tensor& x, const Tensor& memory, const Attention
     ks = (*k)(c.k_added.defined() ? memory + c.k_added : memory);
     vs = (*v)(memory);
   }
-  ks = split_heads(ks, groups);
-  vs = split_heads(vs, groups);
+  ks = split_heads(ks, ks.size(2) / size);
+  vs = split_heads(vs, vs.size(2) / size);
   if (k_norm) ks = (*k_norm)(ks);
   if (c.turn) ks = c.turn->apply(ks);
   if (c.paged) return o(merge_heads(attend_paged(qs, ks, vs, *c.paged, spec.scale, spec.softcap)));

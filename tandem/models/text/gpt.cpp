@@ -23,9 +23,11 @@ GPT::Block::Block(const GPTOptions& o)
 }
 
 Tensor GPT::Block::forward(Tensor x) {
-  const Dim n = x.shape(0), t = x.shape(1);
-  const int64_t width = x.size(2);
-  Tensor qkv = permute(reshape(c_attn(ln_1(x)), {n, t, 3, heads, width / heads}), {2, 0, 3, 1, 4});
+  const int64_t size = x.size(2) / heads;
+  const Tensor packed = c_attn(ln_1(x));  // of all heads, or of those that this process holds
+  const Dim n = packed.shape(0), t = packed.shape(1);
+  const int64_t width = packed.size(2) / 3;
+  Tensor qkv = permute(reshape(packed, {n, t, 3, width / size, size}), {2, 0, 3, 1, 4});
   Tensor seen = scaled_dot_product_attention(select(qkv, 0, 0), select(qkv, 0, 1),
                                              select(qkv, 0, 2), {}, is_training() ? dropout : 0.0,
                                              /*is_causal=*/true);

@@ -123,7 +123,7 @@ Tensor call_with_hooks(Module& m, Tensor x) {
     ends->input_asks = x.requires_grad();
     if (ends->input_asks) x = with_end(x, ends, true);
   }
-  Tensor y = s.forward(&m, x);
+  Tensor y = s.around ? s.around(m, x, s.forward) : s.forward(&m, x);
   for (auto& [id, hook] : std::vector(s.hooks))
     if (Tensor replaced = hook(m, x, y); replaced.defined()) y = replaced;
   if (ends && y.requires_grad()) y = with_end(y, ends, false);
