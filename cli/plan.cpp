@@ -22,8 +22,8 @@ namespace {
 struct PlanOptions {
   std::string model, precision, mode, optimizer, data, gpu, rank_by, serve, hardware, prices,
       term = "hourly", deadline, shapes, loss, html, claim, profile, measured, batch, sequence,
-      image_size, epochs, tokens, budget, n, sharding, accumulate, recompute, framework = "tandem",
-      attention = "auto";
+      image_size, epochs, tokens, budget, n, sharding, accumulate, parallel, recompute,
+      framework = "tandem", attention = "auto";
   std::vector<std::string> why;
   bool claims = false, json = false, rank = false, eight_bit = false, clip_norm = false,
        keep_gradients = false, f32_loss = false, show_keys = false;
@@ -46,6 +46,7 @@ std::string training_option(const PlanOptions& o) {
                                                                {"--n", &o.n},
                                                                {"--sharding", &o.sharding},
                                                                {"--accumulate", &o.accumulate},
+                                                               {"--parallel", &o.parallel},
                                                                {"--recompute", &o.recompute},
                                                                {"--budget", &o.budget},
                                                                {"--deadline", &o.deadline}})
@@ -77,6 +78,16 @@ void check_together(const PlanOptions& o) {
              "Give another --gpu, or none for the cheapest."},
         Pair{!of_training.empty(), of_training + " is for training, --serve plans a fleet",
              "Leave out " + of_training + "; a fleet's GPUs and batches are what it takes."},
+        Pair{o.rank && !o.parallel.empty(), "--rank compares servers for nets that a GPU holds",
+             "Leave out --rank: --parallel auto compares ways to spread a net."},
+        Pair{o.gpu == "this" && !o.parallel.empty(), "this machine is one rank",
+             "Give another --gpu, or leave out --parallel."},
+        Pair{!o.accumulate.empty() && !o.parallel.empty() &&
+                 (o.parallel == "auto" || o.parallel.find("micro") != std::string::npos),
+             "--accumulate and a microbatch say the same", "Leave out one of them."},
+        Pair{!o.sharding.empty() && !o.parallel.empty() &&
+                 (o.parallel == "auto" || o.parallel.find("zero") != std::string::npos),
+             "--sharding and zero say the same", "Leave out one of them."},
         Pair{o.claims && !o.model.empty(), "--claims writes one page and plans no model",
              "Leave out the model, or ask --check-claim of it."}})
     TD_CHECK(!p.both, Value, "{}\n{}", p.wrong, p.instead);
@@ -112,6 +123,7 @@ plan::PlanRequest request_of(const PlanOptions& o) {
   if (!o.sharding.empty()) r.sharding = static_cast<int>(count(o.sharding, "--sharding", 0, 3));
   if (!o.accumulate.empty())
     r.accumulate = static_cast<int>(count(o.accumulate, "--accumulate", 1));
+  if (!o.parallel.empty() && o.parallel != "auto") plan::read_parallel(o.parallel, r, !o.n.empty());
   r.recompute = !o.recompute.empty();
   if (r.recompute) r.kept = plan::kept_of(o.recompute);
   r.keep_gradients = o.keep_gradients;
@@ -201,7 +213,8 @@ void run_plan(const PlanOptions& o, int& code) {
   }
   TD_CHECK(!o.model.empty(), Value,
            "there is no model to plan\nGive a name (tandem plan resnet50), family:size or a file.");
-  const plan::PlanRequest r = request_of(o);
+  plan::PlanRequest r = request_of(o);
+  if (o.parallel == "auto") r = plan::best_parallel(r, catalog);
   if (!o.claim.empty()) {
     evaluate(o, r, catalog, code);
     return;
@@ -256,6 +269,7 @@ void add_plan(CLI::App& app, int& code) {
       "  tandem plan resnet50 --gpu 4090 --batch 256 --data imagenet --epochs 90\n"
       "  tandem plan llama:7b --gpu h100 --n 8 --batch 64 --sharding 3 --tokens 1e9\n"
       "  tandem plan resnet50 --rank --data imagenet --epochs 90 --deadline 24h\n"
+      "  tandem plan llama:70b --gpu h100 --parallel tp=8,pp=4,dp=2 --batch 256 --tokens 1e9\n"
       "  tandem plan bert:base --serve rps=500,p99=20ms --gpu l4");
   auto o = std::make_shared<PlanOptions>();
   verb->add_option(
@@ -282,6 +296,10 @@ void add_plan(CLI::App& app, int& code) {
   verb->add_option("--n", o->n, "Number of GPUs");
   verb->add_option("--sharding", o->sharding, "ZeRO stage: 0 to 3");
   verb->add_option("--accumulate", o->accumulate, "Batches of a step, one after the other");
+  verb->add_option(
+      "--parallel", o->parallel,
+      "How the net is spread: tp=8,pp=4,dp=2,zero=1,micro=1,interleave=2, or auto: the "
+      "fastest way that fits --n GPUs");
   verb->add_flag("--recompute{full}", o->recompute,
                  "Recompute every block in the backward pass; --recompute=selective keeps "
                  "attention's and every second matmul's results, as torchtitan, "

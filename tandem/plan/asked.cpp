@@ -11,6 +11,7 @@
 #include "tandem/base/ascii.h"
 #include "tandem/base/error.h"
 #include "tandem/plan/names_internal.h"
+#include "tandem/plan/plan_internal.h"
 
 namespace tandem::plan {
 namespace {
@@ -100,6 +101,8 @@ double many(const std::string& text, const std::string& given, const std::string
   return v;
 }
 
+}  // namespace
+
 // "key=value,key=value"
 std::vector<std::pair<std::string, std::string>> pairs(const std::string& text,
                                                        const std::string& option,
@@ -132,6 +135,8 @@ std::vector<std::pair<std::string, std::string>> pairs(const std::string& text,
   }
   return out;
 }
+
+namespace {
 
 // The files of a folder and of those in it, hidden ones not counted.
 DataSet folder_data(const std::string& path, const std::string& form) {

@@ -42,12 +42,15 @@ Workload workload_for(const PlanRequest& r, int64_t per_gpu, bool compiled, bool
 PlanRequest on(const PlanRequest& r, const Gpu& gpu) {
   PlanRequest out = r;
   if (!out.precision) out.precision = gpu.has_bf16() ? Precision::amp_bf16 : Precision::amp_f16;
+  if (const int64_t micro = r.parallel.micro; micro > 0)
+    out.accumulate = static_cast<int>(std::max<int64_t>(1, r.batch / (replicas(r, r.n) * micro)));
   return out;
 }
 
 int64_t per_gpu_batch(const PlanRequest& r, int n) {
+  if (r.batch == 0 && r.parallel.micro > 0) return r.parallel.micro;
   if (r.batch == 0) return std::max<int64_t>(1, kUsualBatch / r.accumulate);
-  return std::max<int64_t>(1, r.batch / (static_cast<int64_t>(n) * r.accumulate));
+  return std::max<int64_t>(1, r.batch / (static_cast<int64_t>(replicas(r, n)) * r.accumulate));
 }
 
 bool lacks_bf16(const PlanRequest& r, const Gpu& gpu) {
@@ -81,6 +84,27 @@ Quantity capacity_of(const Gpu& gpu) {
                            "0.25 to 0.7 GiB; a program's own context is counted with it")});
 }
 
+namespace {
+void check_parallel(const PlanRequest& r) {
+  const Parallel& p = r.parallel;
+  TD_CHECK(p.tensor >= 1 && p.pipeline >= 1 && p.interleave >= 1 && p.micro >= 0, Value,
+           "a net cannot be spread as tp={}, pp={}, interleave={}, micro={}\nGive 1 and more.",
+           p.tensor, p.pipeline, p.interleave, p.micro);
+  TD_CHECK(r.n % p.parts() == 0, Value,
+           "{} GPUs do not make groups of tp={} times pp={}\nGive --n as a multiple of {}.", r.n,
+           p.tensor, p.pipeline, p.parts());
+  TD_CHECK(p.parts() == 1 || !r.gpu.empty(), Value,
+           "a net that is spread over GPUs needs to know which\nGive --gpu.");
+  TD_CHECK(p.interleave == 1 || p.pipeline > 1, Value,
+           "interleave={} is of pipelines\nGive pp=2 or more.", p.interleave);
+  const auto layers = r.job.transformer_layers;
+  const int64_t stages = int64_t{p.pipeline} * p.interleave;
+  TD_CHECK(p.parts() == 1 || layers >= stages, Value,
+           "{} does not spread over {} stages: {}\nGive a smaller pp.", r.job.name, stages,
+           layers > 0 ? fmt::format("it has {} blocks", layers) : "it has no equal blocks");
+}
+}  // namespace
+
 void check_request(const PlanRequest& r, const Catalog& catalog) {
   constexpr int kMostGpus = 100000;
   constexpr int64_t kMostSamples = 1000000000;
@@ -92,6 +116,7 @@ void check_request(const PlanRequest& r, const Catalog& catalog) {
   within("a batch (--batch)", static_cast<double>(r.batch), 0, kMostSamples);
   within("a number of accumulated batches (--accumulate)", r.accumulate, 1, kMostSamples);
   within("a sharding stage (--sharding)", r.sharding, 0, 3);
+  check_parallel(r);
   within("a budget (--budget)", r.budget, 0, 1e15);
   within("a deadline (--deadline)", r.deadline, 0, 1e12);
   within("a number of epochs (--epochs)", r.epochs, 0, 1e12);
@@ -194,12 +219,12 @@ void add_memory(Plan& p, const PlanRequest& r, const Workload& w, const Workload
           ? fmt::format("{} dry runs; this one takes {}", largest.runs, show(largest.bytes, "B"))
           : "not even one sample fits");
   p.figures.push_back(product("batch.largest", "largest batch of a step", "", "",
-                              {one, gpus_of(r.n), accumulated(r)}));
+                              {one, replicas_of(r, r.n), accumulated(r)}));
   p.figures.push_back(product(
       "batch", "batch of a step", "", "",
       {given("batch.gpu", "samples of one GPU and batch", static_cast<double>(w.options.batch), "",
              "the batch over GPUs and accumulated batches"),
-       gpus_of(r.n), accumulated(r)}));
+       replicas_of(r, r.n), accumulated(r)}));
   p.batch = static_cast<int64_t>(p.figures.back().value);
   if (r.batch > 0 && p.batch != r.batch)
     p.notes.push_back(fmt::format(
@@ -286,6 +311,7 @@ Plan make_plan(const PlanRequest& asked, const Catalog& catalog) {
     p.gpu = catalog.gpu(asked.gpu);
   catalog.price(p.gpu);  // a GPU without one cannot be planned
   const PlanRequest r = on(asked, p.gpu);
+  if (r.parallel.parts() > 1) p.spread = to_string(r.parallel, r.sharding);
   add_notes_of_gpu(p.notes, asked, p.gpu);
   const int64_t per_gpu = fitting_batch(r, p.gpu, r.n);
   p.eager_work = workload_for(r, per_gpu, false, true);

@@ -33,6 +33,15 @@ struct DataSet {
 /// there (its files are the samples). Throws Value with the nearest name.
 TD_API DataSet data_set(const std::string& text);
 
+/// How a net is spread over GPUs beside data parallel training: the GPUs that share each layer
+/// (tensor parallel, activations between layers too), those that hold consecutive layers
+/// (pipeline), the stages of each, and the samples of a microbatch (0: as accumulate says).
+struct Parallel {
+  int tensor = 1, pipeline = 1, interleave = 1;
+  int64_t micro = 0;
+  int parts() const { return tensor * pipeline; }
+};
+
 struct PlanRequest {
   Job job;
   int64_t batch = 0;  ///< of all GPUs; 0: 32 for each, or the largest half of it that fits
@@ -50,7 +59,8 @@ struct PlanRequest {
   bool keep_gradients = false;   ///< they are there in the forward pass too: zeroed, not set free
   Framework framework = Framework::tandem;
   AttentionForm attention = AttentionForm::usual;
-  int accumulate = 1;  ///< batches of a step, one after the other
+  int accumulate = 1;  ///< batches of a step, one after the other; of a pipeline: microbatches
+  Parallel parallel = {};
   bool eight_bit_state = false;
   bool clip_norm = false;           ///< gradients are clipped by the norm of all
   double budget = 0, deadline = 0;  ///< USD, seconds; 0: none
@@ -84,6 +94,7 @@ struct TD_API Plan {
   int64_t batch = 0;
   bool compiled = true;
   std::string recompute;  ///< as --recompute has it; empty: nothing is recomputed
+  std::string spread;     ///< as --parallel has it; empty: each GPU holds the net
   bool fits = true;
   Workload eager_work, compiled_work;
   std::vector<Quantity> figures;
@@ -104,6 +115,16 @@ TD_API io::Json to_json(const Plan& p);
 TD_API void check(const Plan& p);
 /// Where a figure, or all of a line of the server, comes from. Throws Value naming the nearest key.
 TD_API std::string explain(const Plan& p, const std::string& key);
+
+/// Take "tp=8,pp=4,dp=2,zero=1,micro=1,interleave=2" into the request: `dp` copies of the net set
+/// its number of GPUs, unless that is `fixed` and must agree. Throws Value for what cannot be read.
+TD_API void read_parallel(const std::string& text, PlanRequest& r, bool fixed);
+/// The fastest way to spread the net over the request's GPUs that fits, or else the one that needs
+/// the least memory: tensor parallel within a server, pipelines, ZeRO stages and microbatches are
+/// tried. Throws Value for a request without a GPU, a batch or equal blocks.
+TD_API PlanRequest best_parallel(const PlanRequest& r, const Catalog& catalog);
+/// The options that say it: "tp=8,pp=4,zero=1,micro=1".
+TD_API std::string to_string(const Parallel& p, int sharding);
 
 /// A server among all.
 struct Ranked {

@@ -33,6 +33,18 @@ inline constexpr double kLinkShare = 0.7;
 std::string unusual_of(const Plan& p);
 
 Quantity gpus_of(int n);
+/// GPUs, or groups of them that share a net, which have batches of their own.
+inline int replicas(const PlanRequest& r, int n) { return std::max(1, n / r.parallel.parts()); }
+Quantity replicas_of(const PlanRequest& r, int n);
+/// GPUs that share a net, and what each of them has of it: `whole` itself where it is one.
+Quantity parts_of(const PlanRequest& r);
+Quantity shared_by_parts(const PlanRequest& r, const std::string& key, const std::string& label,
+                         const std::string& unit, Quantity whole);
+/// "key=value" pairs of an option's text; throws Value with the form.
+std::vector<std::pair<std::string, std::string>> pairs(const std::string& text,
+                                                       const std::string& option,
+                                                       const std::vector<std::string>& known,
+                                                       const std::string& form);
 Quantity accumulated(const PlanRequest& r);
 /// Tokens or samples to the end; none where no end was asked for.
 std::optional<Quantity> units_of(const PlanRequest& r);

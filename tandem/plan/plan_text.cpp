@@ -43,6 +43,7 @@ std::string unusual_of(const Plan& p) {
   if (o.framework == Framework::pytorch) s += ", as in PyTorch";
   if (o.attention != AttentionForm::usual)
     s += fmt::format(", {} attention", to_string(o.attention));
+  if (!p.spread.empty()) s += fmt::format(", spread as {}", p.spread);
   if (!p.recompute.empty()) s += fmt::format(", recomputing ({})", p.recompute);
   return s;
 }

@@ -90,8 +90,9 @@ int64_t fitting_batch(const PlanRequest& r, const Gpu& gpu, int n) {
 }
 
 std::vector<Ranked> rank(const PlanRequest& asked, const Catalog& c, RankBy by) {
-  check_request(asked, c);
   PlanRequest r = asked;
+  r.parallel = {};  // servers for nets that each GPU holds
+  check_request(r, c);
   if (!units_of(r)) r.tokens = 1e6;  // no end was asked for
   const Quantity units = *units_of(r);
   Works works;

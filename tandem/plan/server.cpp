@@ -207,6 +207,11 @@ void Server::add_link() {
   link.eager = link.compiled = r_.n > 1 ? p_.gpu.link : "any";
   link.thumb = "NVLink from two GPUs on";
   link.cause = "one GPU talks to nobody";
+  for (const char* key : {"time.stages", "time.layers"})
+    if (const Quantity* time = p_.find(key)) {
+      link.cause = fmt::format("{} of {} for each microbatch", show(*time), time->label);
+      link.also = {key};
+    }
   if (const Quantity* time = p_.find("time.link")) {
     link.cause = fmt::format("{} of communication a step, {} of it not hidden", show(*time),
                              show(p_.at("time.exposed")));

@@ -11,6 +11,19 @@
 #include "tandem/plan/plan_internal.h"
 
 namespace tandem::plan {
+
+Quantity parts_of(const PlanRequest& r) {
+  return product(
+      "parallel", "GPUs that share a net", "", "",
+      {given("parallel.tp", "that share each layer", r.parallel.tensor, "", "asked for"),
+       given("parallel.pp", "that hold consecutive layers", r.parallel.pipeline, "", "asked for")});
+}
+Quantity shared_by_parts(const PlanRequest& r, const std::string& key, const std::string& label,
+                         const std::string& unit, Quantity whole) {
+  if (r.parallel.parts() == 1) return whole;
+  return quotient(key, label, unit, "layers and slices of one GPU", std::move(whole), parts_of(r));
+}
+
 namespace {
 
 // Share of the memory bandwidth that large pointwise kernels reach on GPUs.
@@ -164,6 +177,55 @@ Quantity device_time(const Workload& w, const Gpu& gpu, const std::string& key,
   return sum(key, label, "s", "", std::move(parts));
 }
 
+// Bytes a second between GPUs, `within` of a server or not.
+Quantity link_rate_of(const Gpu& gpu, const std::string& key, bool within, double between,
+                      const char* why) {
+  return product(key + ".rate", "rate", "B/s", "",
+                 {given(key + ".peak", within ? gpu.link : "network between servers",
+                        within ? gpu.link_rate : std::min(gpu.link_rate, between), "B/s",
+                        within ? gpu.source : why),
+                  given("time.link.share", "share", kLinkShare, "", "what collectives reach")});
+}
+
+// What the GPUs that share layers exchange for one microbatch: two sums of the values between
+// blocks in each direction (Shoeybi et al. 2019), as scatter and gather where time is sliced, too.
+Quantity layer_communication(const Workload& w, const PlanRequest& r, const Gpu& gpu) {
+  const int tp = r.parallel.tensor;
+  const bool twice = r.recompute && r.kept == Kept::boundaries;
+  return quotient(
+      "time.layers", "sums over slices", "s", "not hidden: the next layer waits for them",
+      product("time.layers.bytes", "bytes per GPU", "B", "",
+              {given("time.boundary", "between two blocks", w.boundary_bytes, "B", "dry run"),
+               given("time.layers.times", "sums in a block", twice ? 6 : 4, "",
+                     twice ? "two in each pass, and in the one that is repeated"
+                           : "two in each direction"),
+               quotient("time.layers.ring", "of each", "", "n - 1 of n parts, there and back",
+                        given("time.layers.others", "twice the others", 2 * (tp - 1), "",
+                              "the ring of those that share a layer"),
+                        given("parallel.tp", "that share each layer", tp, "", "asked for")),
+               quotient("time.layers.blocks", "blocks of one GPU", "", "",
+                        given("memory.blocks", "blocks", w.blocks, "", "of the model"),
+                        given("parallel.pp", "that hold consecutive layers", r.parallel.pipeline,
+                              "", "asked for"))}),
+      link_rate_of(gpu, "time.layers", tp <= gpu.per_server, kBetweenServers,
+                   "200 Gbit/s per GPU"));
+}
+
+// What goes from stage to stage and back for one microbatch.
+Quantity stage_communication(const Workload& w, const PlanRequest& r, const Gpu& gpu) {
+  const Parallel& p = r.parallel;
+  return quotient(
+      "time.stages", "from stage to stage", "s", "there and back, for each stage of a GPU",
+      product("time.stages.bytes", "bytes per GPU", "B", "",
+              {given("time.boundary", "between two blocks", w.boundary_bytes, "B", "dry run"),
+               given("time.stages.times", "times", 2.0 * p.interleave, "", "there and back"),
+               quotient("time.stages.slice", "of one GPU", "", "a slice of each",
+                        given("time.stages.one", "all", 1, "", "all of it"),
+                        given("parallel.tp", "that share each layer", p.tensor, "", "asked for"))}),
+      link_rate_of(gpu, "time.stages", p.parts() <= gpu.per_server, kBetweenServers,
+                   "200 Gbit/s per GPU"));
+}
+
 Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n) {
   // As wide as the gradients are, which autocast leaves in f32; mixed precision reduces and gathers
   // in bf16. With full sharding weights are gathered twice too.
@@ -180,23 +242,60 @@ Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, 
        given("time.link.passes.batches", "batches", gathers ? r.accumulate : 1, "",
              gathers ? "each gathers again" : "once for all batches of a step"),
        quotient("time.link.passes.ring", "of each", "", "n - 1 of n parts come from others",
-                given("time.link.others", "the other GPUs", n - 1, "", "n - 1"), gpus_of(n))});
-  Quantity bytes =
-      product("time.link.bytes", "bytes per GPU", "B",
-              gathers ? "gather the weights forward and backward, scatter the gradients"
-                      : "ring all-reduce of the gradients",
-              {given("parameters", "parameters", w.parameters, "", "counted in the model"),
-               given("time.link.width", "bytes each", width, "B",
-                     narrow ? "of gradients in 16 bits" : "of gradients in f32"),
-               std::move(passes)});
+                given("time.link.others", "the other GPUs", replicas(r, n) - 1, "", "n - 1"),
+                replicas_of(r, n))});
+  Quantity bytes = product(
+      "time.link.bytes", "bytes per GPU", "B",
+      gathers ? "gather the weights forward and backward, scatter the gradients"
+              : "ring all-reduce of the gradients",
+      {shared_by_parts(r, "parameters.gpu", "parameters of one GPU", "",
+                       given("parameters", "parameters", w.parameters, "", "counted in the model")),
+       given("time.link.width", "bytes each", width, "B",
+             narrow ? "of gradients in 16 bits" : "of gradients in f32"),
+       std::move(passes)});
   const bool inside = n <= gpu.per_server;
-  Quantity rate = product(
-      "time.link.rate", "rate", "B/s", "",
-      {given("time.link.peak", inside ? gpu.link : "network between servers",
-             inside ? gpu.link_rate : std::min(gpu.link_rate, kBetweenServers * gpu.per_server),
-             "B/s", inside ? gpu.source : "200 Gbit/s per GPU, all cards of a server"),
-       given("time.link.share", "share", kLinkShare, "", "what collectives reach")});
+  // As many rings as GPUs of a server share a net take their turns on its cards.
+  const int cards = std::max(1, gpu.per_server / std::min(gpu.per_server, r.parallel.parts()));
+  Quantity rate = link_rate_of(
+      gpu, "time.link", inside, kBetweenServers * cards,
+      cards == gpu.per_server ? "200 Gbit/s per GPU, all cards of a server" : "200 Gbit/s per GPU");
   return quotient("time.link", "communication", "s", "", std::move(bytes), std::move(rate));
+}
+
+// What the exchange of gradients (and of sharded weights) takes beyond the passes that hide it.
+Quantity waiting_for_link(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n,
+                          std::vector<Quantity> hides) {
+  Quantity hidden = product(
+      "time.link.hidden", "hidden", "s", "",
+      {shared_by_parts(r, "time.link.passes.gpu", "passes of one GPU", "s",
+                       sum("time.link.passes.time", "passes beside it", "s", "", std::move(hides))),
+       given("time.link.batches", "batches", r.sharding >= 3 ? r.accumulate : 1, "",
+             r.sharding >= 3 ? "each hides its own" : "the last one of a step"),
+       given("time.link.overlap", "share", kOverlap, "", "two thirds of the passes: assumed")});
+  Quantity rest = difference("time.link.rest", "what is not hidden", "s", "",
+                             {communication(w, r, gpu, n), std::move(hidden)});
+  return most("time.exposed", "waiting for the link", "s", "",
+              {std::move(rest), given("time.exposed.none", "nothing", 0, "s", "at least")});
+}
+
+// A microbatch of nets that several GPUs share: their work and what they exchange.
+Quantity spread(const Workload& w, const PlanRequest& r, const Gpu& gpu, Quantity micro) {
+  micro.key = "time.micro.gpu";
+  std::vector<Quantity> parts = {std::move(micro)};
+  if (r.parallel.tensor > 1) parts.push_back(layer_communication(w, r, gpu));
+  if (r.parallel.pipeline > 1) parts.push_back(stage_communication(w, r, gpu));
+  return sum("time.micro", "one batch with its exchange", "s", "", std::move(parts));
+}
+
+// What a pipeline waits at both ends of a step (Narayanan et al. 2021, 2.2).
+Quantity bubble(const PlanRequest& r, const Quantity& micro) {
+  return product("time.bubble", "pauses of the pipeline", "s",
+                 "a microbatch for each other stage, shorter with several stages a GPU",
+                 {again(micro), quotient("time.bubble.times", "times", "", "",
+                                         given("time.bubble.others", "other GPUs",
+                                               r.parallel.pipeline - 1, "", "of the pipeline"),
+                                         given("parallel.interleave", "stages of a GPU",
+                                               r.parallel.interleave, "", "asked for"))});
 }
 
 // The forward pass once more, less the matmuls whose results are kept. `forward`: of one pass.
@@ -221,6 +320,11 @@ Quantity again_in_backward(const Workload& w, const PlanRequest& r, Quantity for
 }  // namespace
 
 Quantity gpus_of(int n) { return given("gpus", "GPUs", n, "", "of the plan"); }
+Quantity replicas_of(const PlanRequest& r, int n) {
+  if (r.parallel.parts() == 1) return gpus_of(n);
+  return quotient("replicas", "copies of the net", "", "each with batches of its own", gpus_of(n),
+                  parts_of(r));
+}
 Quantity accumulated(const PlanRequest& r) {
   return given("accumulate", "accumulated", r.accumulate, "", "batches of one step, asked for");
 }
@@ -265,39 +369,35 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
     parts.push_back(std::move(q));
   }
   const double launch = w.options.compiled ? kCompiledLaunch : kEagerLaunch;
-  Quantity device = sum("time.device", "work of the GPU", "s", "", std::move(parts));
+  Quantity device =
+      shared_by_parts(r, "time.device", "work of the GPU", "s",
+                      sum(r.parallel.parts() > 1 ? "time.device.net" : "time.device",
+                          r.parallel.parts() > 1 ? "work of the net" : "work of the GPU", "s", "",
+                          std::move(parts)));
   Quantity host = product(
       "time.host", "starting kernels", "s", "",
-      {given("time.host.kernels", "kernels", static_cast<double>(w.work.size()), "",
-             "counted in the dry run"),
+      {given("time.host.kernels", "kernels",
+             static_cast<double>(w.work.size()) / r.parallel.pipeline, "",
+             r.parallel.pipeline > 1 ? "counted in the dry run, over the stages"
+                                     : "counted in the dry run"),
        given("time.launch", "each", launch, "s",
              w.options.compiled ? "a replayed list: assumed" : "dispatch of one op: assumed")});
   Quantity micro =
       most("time.micro", "one batch", "s", "the GPU works while the host starts the next kernels",
            {std::move(device), std::move(host)});
   std::vector<Quantity> step;
+  if (r.parallel.parts() > 1 && w.options.training) micro = spread(w, r, gpu, std::move(micro));
+  if (r.parallel.pipeline > 1) step.push_back(bubble(r, micro));
   step.push_back(product("time.batches", "batches", "s", "", {std::move(micro), accumulated(r)}));
   if (w.options.training) {
     // Each GPU updates its part of the state where that is sharded.
-    step.push_back(
-        quotient("time.update", "update", "s", "",
-                 device_time(w, gpu, "time.update.whole", "the optimizer", only(Phase::update)),
-                 given("time.update.parts", "GPUs that share it", r.sharding >= 1 ? n : 1, "",
-                       "sharded optimizer state")));
+    step.push_back(quotient(
+        "time.update", "update", "s", "",
+        device_time(w, gpu, "time.update.whole", "the optimizer", only(Phase::update)),
+        given("time.update.parts", "GPUs that share it", r.sharding >= 1 ? n : r.parallel.parts(),
+              "", r.sharding >= 1 ? "sharded optimizer state" : "those that share the net")));
   }
-  if (n > 1) {
-    Quantity hidden = product(
-        "time.link.hidden", "hidden", "s", "",
-        {sum("time.link.passes.time", "passes beside it", "s", "", std::move(hides)),
-         given("time.link.batches", "batches", r.sharding >= 3 ? r.accumulate : 1, "",
-               r.sharding >= 3 ? "each hides its own" : "the last one of a step"),
-         given("time.link.overlap", "share", kOverlap, "", "two thirds of the passes: assumed")});
-    Quantity rest = difference("time.link.rest", "what is not hidden", "s", "",
-                               {communication(w, r, gpu, n), std::move(hidden)});
-    step.push_back(
-        most("time.exposed", "waiting for the link", "s", "",
-             {std::move(rest), given("time.exposed.none", "nothing", 0, "s", "at least")}));
-  }
+  if (replicas(r, n) > 1) step.push_back(waiting_for_link(w, r, gpu, n, std::move(hides)));
   return sum("time.step", "one step", "s", "", std::move(step));
 }
 
@@ -308,7 +408,7 @@ Quantity throughput(const Workload& w, const PlanRequest& r, const Gpu& gpu, int
              "the batch over GPUs and accumulated batches"),
        given("units.sample", w.unit + " per sample", w.units / static_cast<double>(w.options.batch),
              "", "the job's"),
-       gpus_of(n), accumulated(r)});
+       replicas_of(r, n), accumulated(r)});
   return quotient("rate", w.unit + " per second", w.unit + "/s", "", std::move(units),
                   step_time(w, r, gpu, n));
 }

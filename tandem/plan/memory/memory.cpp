@@ -118,8 +118,9 @@ class GpuMemory {
         mixed_(w.options.precision == Precision::mixed_bf16),
         recomputes_(r.recompute && w.options.training),
         between_(r.accumulate > 1),
-        buckets_(n > 1 && r.sharding < 2),
-        streamed_(n > 1 && r.sharding >= 2 && w.options.framework == Framework::pytorch),
+        buckets_(replicas(r, n) > 1 && r.sharding < 2),
+        streamed_(replicas(r, n) > 1 && r.sharding >= 2 &&
+                  w.options.framework == Framework::pytorch),
         kept_(w.options.training && (between_ || buckets_ || streamed_ || r.keep_gradients)),
         peak_(highest()) {
     peak_.held.bytes[static_cast<size_t>(MemoryCategory::gradients)] = gradients_at(peak_);
@@ -147,7 +148,31 @@ class GpuMemory {
 
  private:
   // GPUs that share what this stage of ZeRO shards.
-  double shards(int stage) const { return r_.sharding >= stage && n_ > 1 ? double(n_) : 1.0; }
+  double shards(int stage) const { return r_.sharding >= stage ? double(replicas(r_, n_)) : 1.0; }
+  bool spread() const { return r_.parallel.parts() > 1; }
+  // What one GPU has of something that the GPUs of a net share.
+  Quantity own(Quantity q) const {
+    if (!spread()) return q;
+    const std::string key = q.key, label = q.label;
+    q.key += ".net";
+    q.label += " of the net";
+    return shared_by_parts(r_, key, label, "B", std::move(q));
+  }
+  // Microbatches whose activations a GPU of a pipeline holds: as many as there are stages, or all;
+  // with several stages a GPU some more (Narayanan et al. 2021, 2.2).
+  Quantity in_flight(Quantity q) const {
+    if (!spread()) return q;
+    const Parallel& p = r_.parallel;
+    double held = std::min(p.pipeline, r_.accumulate);
+    if (p.interleave > 1) held *= 1 + (p.pipeline - 1.0) / (double(p.pipeline) * p.interleave);
+    q = own(std::move(q));
+    const std::string key = q.key, label = q.label;
+    q.key += ".microbatch";
+    q.label += " of one microbatch";
+    return product(key, label, "B", "",
+                   {std::move(q), given(key + ".held", "microbatches at once", held, "",
+                                        "that a GPU of the pipeline holds")});
+  }
   double gradients_at(const Peak& p) const {
     return kept_ ? w_.gradient_bytes : p.held.of(MemoryCategory::gradients);
   }
@@ -181,9 +206,10 @@ class GpuMemory {
 
   // A category's bytes, sharded from that stage of ZeRO on.
   Quantity part(MemoryCategory c, const std::string& key, const std::string& why, int stage) const {
-    if (shards(stage) == 1) return held(c, key, to_string(c), why);
-    return quotient(key, to_string(c), "B", fmt::format("ZeRO stage {} over the GPUs", stage),
-                    held(c, key + ".whole", std::string("all ") + to_string(c), why), gpus_of(n_));
+    if (shards(stage) == 1) return own(held(c, key, to_string(c), why));
+    return own(quotient(key, to_string(c), "B", fmt::format("ZeRO stage {} over the GPUs", stage),
+                        held(c, key + ".whole", std::string("all ") + to_string(c), why),
+                        replicas_of(r_, n_)));
   }
 
   std::string why_of_gradients() const {
@@ -201,10 +227,11 @@ class GpuMemory {
         held(MemoryCategory::optimizer, "memory.optimizer.whole", "in full width", state);
     if (shards(1) > 1)
       whole = quotient("memory.optimizer.shard", "of one GPU", "B", "ZeRO stage 1 over the GPUs",
-                       std::move(whole), gpus_of(n_));
-    return product("memory.optimizer", "optimizer state", "B", "",
-                   {std::move(whole), given("memory.optimizer.eight", "8 of 32 bits", 0.2525, "",
-                                            "one byte and a share of a block's scale each")});
+                       std::move(whole), replicas_of(r_, n_));
+    return own(
+        product("memory.optimizer", "optimizer state", "B", "",
+                {std::move(whole), given("memory.optimizer.eight", "8 of 32 bits", 0.2525, "",
+                                         "one byte and a share of a block's scale each")}));
   }
 
   // Weights as the matmuls read them: the whole bf16 copy, or two gathered blocks of it and what
@@ -212,26 +239,26 @@ class GpuMemory {
   void add_copies(std::vector<Quantity>& parts) const {
     const double weights = peak_.held.of(MemoryCategory::weights);
     if (shards(3) > 1) {
-      parts.push_back(gathered(w_, weights));
+      parts.push_back(own(gathered(w_, weights)));
     } else if (mixed_) {
-      parts.push_back(
-          given("memory.copy", "bf16 copy of the weights", weights, "B", "what the matmuls read"));
+      parts.push_back(own(
+          given("memory.copy", "bf16 copy of the weights", weights, "B", "what the matmuls read")));
     }
     if (recomputes_ && is_amp(w_.options.precision) && w_.options.framework == Framework::pytorch &&
         w_.block_weights > 0)
-      parts.push_back(
+      parts.push_back(own(
           product("memory.copy", "16-bit copies of the weights", "B", "",
                   {given("memory.block_weights", "all blocks", w_.block_weights, "B", "dry run"),
                    given("memory.copy.share", "16 of 32 bits", 0.5, "",
-                         "autocast keeps what it cast until its region ends")}));
+                         "autocast keeps what it cast until its region ends")})));
   }
 
   Quantity activations() const {
-    if (recomputes_) return recomputed(w_, peak_, r_.kept);
-    return given(
+    if (recomputes_) return in_flight(recomputed(w_, peak_, r_.kept));
+    return in_flight(given(
         "memory.activations", "activations", peak_.held.of(MemoryCategory::activations), "B",
         w_.options.compiled ? "the planned arena less gradients: values and what is on its way"
-                            : "values kept for the backward pass and temporaries, at the peak");
+                            : "values kept for the backward pass and temporaries, at the peak"));
   }
 
   static Quantity workspace() {
