@@ -99,9 +99,11 @@ void check_parallel(const PlanRequest& r) {
            "interleave={} is of pipelines\nGive pp=2 or more.", p.interleave);
   const auto layers = r.job.transformer_layers;
   const int64_t stages = int64_t{p.pipeline} * p.interleave;
+  TD_CHECK(p.parts() == 1 || layers > 0, Value,
+           "{} has no equal blocks to spread over GPUs\nUse --sharding.", r.job.name);
   TD_CHECK(p.parts() == 1 || layers >= stages, Value,
-           "{} does not spread over {} stages: {}\nGive a smaller pp.", r.job.name, stages,
-           layers > 0 ? fmt::format("it has {} blocks", layers) : "it has no equal blocks");
+           "{} does not spread over {} stages: it has {} blocks\nGive a smaller pp.", r.job.name,
+           stages, layers);
 }
 }  // namespace
 

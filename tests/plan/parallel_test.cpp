@@ -161,7 +161,7 @@ TEST(Parallel, WhatCannotBeIsRefused) {
   EXPECT_ERROR(Value, "it has 32 blocks", make_plan(deep, catalog));
   PlanRequest conv = request("resnet50", "a100");
   read_parallel("tp=8", conv, false);
-  EXPECT_ERROR(Value, "it has no equal blocks", make_plan(conv, catalog));
+  EXPECT_ERROR(Value, "has no equal blocks to spread", make_plan(conv, catalog));
   PlanRequest flat = spread_request("tp=8,interleave=2", 64);
   EXPECT_ERROR(Value, "interleave=2 is of pipelines", make_plan(flat, catalog));
   PlanRequest free = spread_request("tp=8", 64);

@@ -23,7 +23,7 @@ inline bool have_browser() { return std::system("command -v chromium > /dev/null
 /// The document as the browser sees it, its log, and its exit code.
 struct Visit {
   std::string dom, log;
-  int code;
+  int code = -1;
 };
 /// Opens the file `page`; its image goes to `shot`, what else the browser writes to `folder`.
 inline Visit visit(const std::string& folder, const std::string& page, const std::string& shot,
@@ -37,6 +37,17 @@ inline Visit visit(const std::string& folder, const std::string& page, const std
   const int status = std::system(command.c_str());
   return {read_file(folder + "/dom.html"), read_file(folder + "/log.txt"),
           WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+/// The same for a page that is ready some time after it has loaded, which the browser does not wait
+/// for: visits it until its document holds `text`, five times at most.
+inline Visit visit_until(const std::string& text, const std::string& folder,
+                         const std::string& page, const std::string& shot,
+                         const std::string& window) {
+  Visit v;
+  for (int times = 0; times < 5 && v.dom.find(text) == std::string::npos; ++times)
+    v = visit(folder, page, shot, window);
+  return v;
 }
 
 /// Where images of pages are kept: TANDEM_KEEP_SHOTS, if set, else with the test's other output.

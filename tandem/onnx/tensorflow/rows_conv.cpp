@@ -3,6 +3,7 @@
 // turned, go through ONNX's ops of the same meaning, and are turned back.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tandem/onnx/tensorflow/tensorflow_internal.h"
 #include "tandem/ops/ops.h"
@@ -272,7 +273,9 @@ void tf_crop_and_resize(OnnxCall& c) {
     return clamp(at, 0, static_cast<double>(x.size(d) - 1));
   };
   const Tensor row = limit(y, 1), column = limit(z, 2);
-  const Tensor of = image.to(DType::i64).reshape({-1, 1, 1});
+  const Tensor number = image.to(DType::i64).reshape({-1, 1, 1});
+  // Numbers do not count from the end: a negative one becomes one that no image has.
+  const Tensor of = where(number < 0, std::numeric_limits<int64_t>::max(), number);
   const auto pixels = [&](const Tensor& i, const Tensor& j) {
     return index(x, {of, i.to(DType::i64), j.to(DType::i64)}).to(DType::f32);
   };
