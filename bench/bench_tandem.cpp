@@ -63,20 +63,6 @@ Times median_time(const std::function<void()>& f, double budget) {
   return {wall[wall.size() / 2], cpu[cpu.size() / 2], each};
 }
 
-void set_weights(nn::Module& net) {
-  uint64_t p = 0;
-  for (auto& [name, param] : net.named_parameters()) {
-    uint64_t seed = 1000 + p++;
-    if (param.dim() == 1) {
-      bool weight = name.size() >= 6 && name.compare(name.size() - 6, 6, "weight") == 0;
-      param.assign_(weight ? 1.0 : 0.0);
-      continue;
-    }
-    double fan = static_cast<double>(param.numel()) / static_cast<double>(param.size(0));
-    param.assign_(uniform(seed, param.shape(), static_cast<float>(1.0 / std::sqrt(fan))));
-  }
-}
-
 // Resident bytes of this process, now or at most since reset_resident_peak(); 0 where the system
 // does not say.
 int64_t resident_bytes(const char* field) {
@@ -136,7 +122,7 @@ nlohmann::json training(const std::string& name, Tensor x, Tensor y, double budg
   // "conv_bf16": the forward pass under autocast, weights and optimizer in f32.
   const bool low = name.size() > 5 && name.compare(name.size() - 5, 5, "_bf16") == 0;
   Net net;
-  set_weights(net);
+  set_formula_weights(net);
   optim::AdamW opt(net.parameters(), {.lr = 1e-3});
   double last = 0;
   auto body = [&](Tensor x, Tensor y) {

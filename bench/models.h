@@ -4,6 +4,8 @@
 
 #include <tandem/tandem.h>
 
+#include "bench/numbers.h"
+
 namespace tandem::bench {
 
 struct Mlp : nn::Module {
@@ -162,5 +164,21 @@ struct ResNet18 : nn::Module {
     return fc(adaptive_avg_pool2d(x, 1).flatten(1));
   }
 };
+
+/// The weights that bench/peers_torch.py gives the same net: numbers of a formula, by the order of
+/// the parameters.
+inline void set_formula_weights(nn::Module& net) {
+  uint64_t p = 0;
+  for (auto& [name, param] : net.named_parameters()) {
+    uint64_t seed = 1000 + p++;
+    if (param.dim() == 1) {
+      bool weight = name.size() >= 6 && name.compare(name.size() - 6, 6, "weight") == 0;
+      param.assign_(weight ? 1.0 : 0.0);
+      continue;
+    }
+    double fan = static_cast<double>(param.numel()) / static_cast<double>(param.size(0));
+    param.assign_(uniform(seed, param.shape(), static_cast<float>(1.0 / std::sqrt(fan))));
+  }
+}
 
 }  // namespace tandem::bench

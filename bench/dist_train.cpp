@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data parallel training steps of GPT's and ResNet-18's shape; bench/compare_dist starts it with
+// `tandem launch`, beside PyTorch's. bench_dist_train CASE[:compiled] STEPS prints a line of JSON:
+// samples a second of all ranks, the seconds of each step, the first losses.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "bench/models.h"
+#include "bench/numbers.h"
+#include "tandem/base/clock.h"
+
+namespace tandem::bench {
+namespace {
+
+constexpr int kWarm = 5;  ///< steps whose losses are printed and whose time is not
+
+template <class Net>
+nlohmann::json train(Tensor x, Tensor y, int64_t samples, int steps, bool compiled) {
+  Net net;
+  set_formula_weights(net);
+  // PyTorch's default: batch norms see their own rank's samples, buffers are rank 0's.
+  distributed::DataParallel model(net);
+  optim::AdamW opt(net.parameters(), {.lr = 1e-3});
+  const auto body = [&](const Tensor& x, const Tensor& y) {
+    opt.zero_grad();
+    const Tensor logits = model(x);
+    const Tensor loss = cross_entropy(logits.reshape({-1, logits.size(-1)}), y);
+    loss.backward();
+    opt.step();
+    return loss;
+  };
+  auto fast = compile(body);
+  const auto step = [&] { return compiled ? fast(x, y) : body(x, y); };
+  std::vector<double> losses, seconds;
+  const int ranks = distributed::get_world_size();
+  for (int i = 0; i < kWarm; ++i)
+    losses.push_back(distributed::all_reduce(step().detach()).template item<float>() / ranks);
+  for (int i = 0; i < steps; ++i) {
+    const auto begin = Clock::now();
+    (void)step().template item<float>();
+    seconds.push_back(seconds_since(begin));
+  }
+  std::vector<double> sorted = seconds;
+  std::sort(sorted.begin(), sorted.end());
+  const double median = sorted[sorted.size() / 2];
+  return {{"ranks", ranks},
+          {"threads", num_threads()},
+          {"engine", distributed::world()->name()},
+          {"losses", losses},
+          {"ms", 1e3 * median},
+          {"samples_per_s", static_cast<double>(samples * ranks) / median}};
+}
+
+// This rank's part of a batch of `each` samples a rank.
+Tensor own(const Tensor& whole, int64_t each) {
+  return whole.narrow(0, distributed::get_rank() * each, each).clone();
+}
+
+nlohmann::json run(std::string name, int steps) {
+  const size_t colon = name.find(':');
+  const bool compiled = colon != std::string::npos && name.substr(colon + 1) == "compiled";
+  name = name.substr(0, colon);
+  const int64_t ranks = distributed::get_world_size();
+  if (name == "gpt")
+    return train<Gpt>(own(integers(2000, {12 * ranks, 64}, 65), 12),
+                      own(integers(2001, {12 * ranks * 64}, 65), 12 * 64), 12, steps, compiled);
+  if (name == "resnet18")
+    return train<ResNet18>(own(uniform(2000, {8 * ranks, 3, 128, 128}, 1.0f), 8),
+                           own(integers(2001, {8 * ranks}, 1000), 8), 8, steps, compiled);
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace tandem::bench
+
+int main(int argc, char** argv) {
+  try {
+    tandem::init();
+    tandem::distributed::init_process_group();
+    const int steps = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
+    const nlohmann::json j = argc > 1 ? tandem::bench::run(argv[1], steps) : nullptr;
+    if (j.is_null()) {
+      fmt::print(stderr, "usage: bench_dist_train gpt|resnet18[:compiled] [STEPS]\n");
+      return 2;
+    }
+    if (tandem::distributed::get_rank() == 0) fmt::print("{}\n", j.dump());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "bench_dist_train: {}\n", e.what());
+    return 1;
+  }
+  return 0;
+}
