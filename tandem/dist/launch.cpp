@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/hash/hash.h"
 #include "tandem/base/parallel.h"
 #include "tandem/dist/network_internal.h"
 #include "tandem/dist/token_internal.h"
@@ -33,7 +34,17 @@ struct Output {
   int to = 1;
   std::string line;
 };
+/// What is started once: a rank, or the launcher of another machine.
+struct Program {
+  std::string name;    ///< "rank 3", for messages
+  std::string prefix;  ///< before each line of it
+  int number = 0;
+  std::vector<std::string> command, env;
+  std::string input;  ///< its standard input, which stays open; "": it has none
+};
 struct Rank {
+  Program program;
+  Fd input;
   pid_t pid = -1;
   Fd ended;  ///< readable when the process has ended
   Output out[2];
@@ -90,31 +101,56 @@ uint16_t free_port() { return local_address(listen_on({"127.0.0.1", 0})).port; }
 constexpr const char* kRestarts = "TORCHELASTIC_RESTART_COUNT";
 constexpr const char* kJob = "TORCHELASTIC_RUN_ID";
 
-std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int port,
-                                        const std::string& token, const std::string& job,
-                                        int restarts) {
-  std::map<std::string, std::string> set{
-      {"RANK", std::to_string(rank)},
-      {"LOCAL_RANK", std::to_string(rank)},
-      {"GROUP_RANK", "0"},
-      {"WORLD_SIZE", std::to_string(o.ranks)},
-      {"MASTER_ADDR", "127.0.0.1"},
-      {"LOCAL_WORLD_SIZE", std::to_string(o.ranks)},
-      {"MASTER_PORT", std::to_string(port)},
-      {"TANDEM_TOKEN", token},
-      {kJob, job},
-      {kRestarts, std::to_string(restarts)},
-      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(o.max_restarts)}};
-  if (!o.engine.empty()) set["TANDEM_DIST_ENGINE"] = o.engine;
-  const int threads = o.threads > 0 ? o.threads : std::max(1, num_threads() / o.ranks);
-  for (const char* name : {"TANDEM_NUM_THREADS", "OMP_NUM_THREADS"})
-    if (o.threads > 0 || !std::getenv(name)) set[name] = std::to_string(threads);
+int world_of(const LaunchOptions& o) { return o.world > 0 ? o.world : o.ranks; }
+
+// This process's environment with other values.
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& set) {
   std::vector<std::string> all;
   for (char** e = environ; *e; ++e) {
     const std::string entry = *e;
     if (!set.count(entry.substr(0, entry.find('=')))) all.push_back(entry);
   }
   for (const auto& [name, value] : set) all.push_back(name + "=" + value);
+  return all;
+}
+
+std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int port,
+                                        const std::string& token, const std::string& job,
+                                        int restarts) {
+  std::map<std::string, std::string> set{
+      {"RANK", std::to_string(o.first + rank)},
+      {"LOCAL_RANK", std::to_string(rank)},
+      {"GROUP_RANK", std::to_string(o.node)},
+      {"WORLD_SIZE", std::to_string(world_of(o))},
+      {"MASTER_ADDR", o.master.empty() ? "127.0.0.1" : o.master},
+      {"LOCAL_WORLD_SIZE", std::to_string(o.ranks)},
+      {"MASTER_PORT", std::to_string(port)},
+      {kJob, job},
+      {kRestarts, std::to_string(restarts)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(o.max_restarts)}};
+  if (!token.empty()) set["TANDEM_TOKEN"] = token;
+  if (!o.engine.empty()) set["TANDEM_DIST_ENGINE"] = o.engine;
+  const int threads = o.threads > 0 ? o.threads : std::max(1, num_threads() / o.ranks);
+  for (const char* name : {"TANDEM_NUM_THREADS", "OMP_NUM_THREADS"})
+    if (o.threads > 0 || !std::getenv(name)) set[name] = std::to_string(threads);
+  return environment_with(set);
+}
+
+// One of this machine's ranks for each.
+std::vector<Program> programs_of(const LaunchOptions& o, const std::string& job, int restarts) {
+  const int port = o.port > 0 ? o.port : free_port();
+  const bool alone = world_of(o) == o.ranks;
+  const std::string token = !o.token.empty() ? o.token : alone ? random_token() : "";
+  std::vector<Program> all;
+  for (int r = 0; r < o.ranks; ++r) {
+    Program p;
+    p.number = o.first + r;
+    p.name = fmt::format("rank {}", p.number);
+    if (o.prefix && world_of(o) > 1) p.prefix = fmt::format("[{}] ", p.number);
+    p.command = o.command;
+    p.env = environment_of(o, r, port, token, job, restarts);
+    all.push_back(std::move(p));
+  }
   return all;
 }
 
@@ -126,13 +162,13 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 // In the child: only calls that are safe after fork().
-[[noreturn]] void become(pid_t parent, const int (&out)[2], int error, char* const* argv,
+[[noreturn]] void become(pid_t parent, int input, const int (&out)[2], int error, char* const* argv,
                          char* const* env) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);
-  const int none = ::open("/dev/null", O_RDONLY);
-  if (none >= 0) ::dup2(none, 0);
+  if (input < 0) input = ::open("/dev/null", O_RDONLY);
+  if (input >= 0) ::dup2(input, 0);
   ::dup2(out[0], 1);
   ::dup2(out[1], 2);
   sigset_t all;
@@ -144,19 +180,18 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   ::_exit(127);
 }
 
-void start(Rank& r, const LaunchOptions& o, int rank, int port, const std::string& token,
-           const std::string& job, int restarts) {
-  std::vector<std::string> env = environment_of(o, rank, port, token, job, restarts),
-                           command = o.command;
-  const std::vector<char*> argv = pointers(command), envp = pointers(env);
-  int out[2][2], error[2];
+void start(Rank& r) {
+  Program& p = r.program;
+  const std::vector<char*> argv = pointers(p.command), envp = pointers(p.env);
+  int in[2] = {-1, -1}, out[2][2], error[2];
   const bool piped = ::pipe2(out[0], O_CLOEXEC) == 0 && ::pipe2(out[1], O_CLOEXEC) == 0 &&
-                     ::pipe2(error, O_CLOEXEC) == 0;
-  TD_CHECK(piped, Io, "no pipes for rank {}: {}", rank, std::strerror(errno));
+                     ::pipe2(error, O_CLOEXEC) == 0 &&
+                     (p.input.empty() || ::pipe2(in, O_CLOEXEC) == 0);
+  TD_CHECK(piped, Io, "no pipes for {}: {}", p.name, std::strerror(errno));
   const pid_t parent = ::getpid();
   r.pid = ::fork();
-  TD_CHECK(r.pid >= 0, Io, "rank {} cannot be started: {}", rank, std::strerror(errno));
-  if (r.pid == 0) become(parent, {out[0][1], out[1][1]}, error[1], argv.data(), envp.data());
+  TD_CHECK(r.pid >= 0, Io, "{} cannot be started: {}", p.name, std::strerror(errno));
+  if (r.pid == 0) become(parent, in[0], {out[0][1], out[1][1]}, error[1], argv.data(), envp.data());
   r.running = true;
   ::setpgid(r.pid, r.pid);  // both sides say so: whichever comes first
   ::close(error[1]);
@@ -166,11 +201,17 @@ void start(Rank& r, const LaunchOptions& o, int rank, int port, const std::strin
     r.out[i].to = i + 1;
     ::fcntl(out[i][0], F_SETFL, O_NONBLOCK);
   }
+  if (!p.input.empty()) {
+    ::close(in[0]);
+    r.input = Fd(in[1]);
+    // Far less than a pipe holds; a program that is gone says so by its end.
+    if (::write(in[1], p.input.data(), p.input.size()) < 0) r.input.close();
+  }
   r.ended = Fd(static_cast<int>(::syscall(SYS_pidfd_open, r.pid, 0)));
   const Fd reply(error[0]);
   int e = 0;
   TD_CHECK(::read(reply.get(), &e, sizeof e) != sizeof e, Io, "'{}' cannot be started: {}",
-           o.command[0], std::strerror(e));
+           p.command[0], std::strerror(e));
 }
 
 // ---- while they run
@@ -208,8 +249,9 @@ void pump(Output& o, const std::string& prefix) {
 
 class Job {
  public:
-  Job(const LaunchOptions& o, std::string name, int restarts)
-      : o_(o), name_(std::move(name)), restarts_(restarts), ranks_(static_cast<size_t>(o.ranks)) {}
+  Job(const LaunchOptions& o, std::vector<Program> programs) : o_(o), ranks_(programs.size()) {
+    for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].program = std::move(programs[i]);
+  }
   ~Job() {
     kill_all(SIGKILL, true);
     for (Rank& r : ranks_)
@@ -219,13 +261,11 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   LaunchResult run() {
-    const int port = o_.port > 0 ? o_.port : free_port();
-    const std::string token = random_token();
-    for (int r = 0; r < o_.ranks; ++r)
-      start(ranks_[static_cast<size_t>(r)], o_, r, port, token, name_, restarts_);
+    for (Rank& r : ranks_) start(r);
     while (running() > 0) {
       wait();
       pass_signals();
+      look_at_parent();
       reap();
       if (ending_ && !asked_ && Clock::now() > ask_at_) {
         kill_all(SIGTERM, false);
@@ -253,13 +293,10 @@ class Job {
       for (const Output& o : r.out) n += static_cast<bool>(o.from);
     return n;
   }
-  std::string prefix(size_t rank) const {
-    return o_.prefix && o_.ranks > 1 ? fmt::format("[{}] ", rank) : "";
-  }
-
   // Wait for output, an end or a signal; pass on output.
   void wait() {
     std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
+    if (o_.parent >= 0 && !ending_) polled.push_back({o_.parent, POLLIN, 0});
     bool blind = false;  // a kernel without pidfd_open
     for (const Rank& r : ranks_) {
       if (r.running && r.ended) polled.push_back({r.ended.get(), POLLIN, 0});
@@ -268,9 +305,21 @@ class Job {
         if (o.from) polled.push_back({o.from.get(), POLLIN, 0});
     }
     ::poll(polled.data(), polled.size(), blind ? 20 : ending_ ? 50 : 1000);
-    for (size_t r = 0; r < ranks_.size(); ++r)
-      for (Output& o : ranks_[r].out)
-        if (o.from) pump(o, prefix(r));
+    for (Rank& r : ranks_)
+      for (Output& o : r.out)
+        if (o.from) pump(o, r.program.prefix);
+  }
+
+  // The launcher that has started this one closes its end when it is gone.
+  void look_at_parent() {
+    pollfd p{o_.parent, POLLIN, 0};
+    char byte = 0;
+    if (o_.parent < 0 || ending_ || ::poll(&p, 1, 0) <= 0 || ::read(o_.parent, &byte, 1) > 0)
+      return;
+    kill_all(SIGTERM, false);
+    ending_by_signal_ = true;
+    result_ = {128 + SIGTERM, -1, "ended, as the launcher that has started it is gone"};
+    end_soon();
   }
 
   void pass_signals() {
@@ -317,10 +366,10 @@ class Job {
     const Rank& r = ranks_[rank];
     const bool killed = WIFSIGNALED(r.status);
     weight_ = weight(r.status);
-    result_.failed = static_cast<int>(rank);
+    result_.failed = r.program.number;
     result_.code = killed ? 128 + WTERMSIG(r.status) : WEXITSTATUS(r.status);
     result_.text =
-        fmt::format("rank {} (process {}) {} after {:.1f} s", rank, r.pid,
+        fmt::format("{} (process {}) {} after {:.1f} s", r.program.name, r.pid,
                     killed ? fmt::format("was ended by signal {} ({})", WTERMSIG(r.status),
                                          ::strsignal(WTERMSIG(r.status)))
                            : fmt::format("ended with code {}", WEXITSTATUS(r.status)),
@@ -329,8 +378,6 @@ class Job {
   }
 
   const LaunchOptions& o_;
-  std::string name_;
-  int restarts_;
   Signals signals_;
   std::vector<Rank> ranks_;
   LaunchResult result_;
@@ -372,10 +419,24 @@ LaunchResult launch(const LaunchOptions& o) {
   TD_CHECK(o.max_restarts >= 0 && o.min_ranks >= 0 && o.min_ranks <= o.ranks, Value,
            "launch expects max_restarts from 0 and min_ranks from 0 to {} (ranks), got {} and {}",
            o.ranks, o.max_restarts, o.min_ranks);
-  const std::string name = job_id().empty() ? random_token() : job_id();
+  const bool alone = world_of(o) == o.ranks;
+  TD_CHECK(o.first >= 0 && o.node >= 0 && o.first + o.ranks <= world_of(o), Value,
+           "launch expects the ranks of a machine to lie within those of all: {} from {} on, of {}",
+           o.ranks, o.first, world_of(o));
+  TD_CHECK(
+      alone || (!o.master.empty() && o.port > 0), Value,
+      "launch on several machines expects the address of rank 0's machine and a port, the same "
+      "on all of them\n--master-addr and --port.");
+  TD_CHECK(alone || o.min_ranks == 0, Unsupported,
+           "launch on several machines restarts with as many ranks as before");
+  // All machines must have the same name for a job.
+  const std::string name = !job_id().empty()  ? job_id()
+                           : alone            ? random_token()
+                           : !o.token.empty() ? fmt::format("{:016x}", hash_string(o.token))
+                                              : fmt::format("{}:{}", o.master, o.port);
   LaunchOptions now = o;
   for (int restarts = 0;; ++restarts) {
-    Job job(now, name, restarts);
+    Job job(now, programs_of(now, name, restarts));
     LaunchResult r = job.run();
     r.restarts = restarts;
     r.ranks = now.ranks;
@@ -385,6 +446,106 @@ LaunchResult launch(const LaunchOptions& o) {
                fmt::format("{}; start {} of {} with {} ranks\n", r.text, restarts + 2,
                            o.max_restarts + 1, now.ranks));
   }
+}
+
+// ---- several machines
+
+std::vector<LaunchHost> launch_hosts(const std::string& text, int ranks) {
+  std::vector<LaunchHost> all;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    at = end + 1;
+    const size_t colon = part.rfind(':');
+    LaunchHost h{part.substr(0, colon), ranks};
+    const std::string count = colon == part.npos ? "" : part.substr(colon + 1);
+    const bool digits =
+        !count.empty() && count.size() < 5 && count.find_first_not_of("0123456789") == count.npos;
+    if (digits) h.ranks = std::atoi(count.c_str());
+    // A name that begins with '-' would be an option of ssh.
+    TD_CHECK(!h.name.empty() && h.name[0] != '-' && (colon == part.npos || digits) && h.ranks > 0,
+             Value, "'{}' names no machine\nWrite --hosts a:8,b:8: names, and ranks of each.",
+             part);
+    for (const LaunchHost& other : all)
+      TD_CHECK(other.name != h.name, Value, "'{}' is there twice", h.name);
+    all.push_back(std::move(h));
+  }
+  return all;
+}
+
+namespace {
+
+// As one word of a line of shell.
+std::string quoted(const std::string& word) {
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string path_of_link(const char* link) {
+  char path[4096];
+  const ssize_t n = ::readlink(link, path, sizeof path);
+  return n > 0 ? std::string(path, static_cast<size_t>(n)) : "";
+}
+
+}  // namespace
+
+LaunchResult launch_on_hosts(const std::vector<LaunchHost>& hosts, const LaunchOptions& o,
+                             const HostsOptions& how) {
+  TD_CHECK(!hosts.empty() && !o.command.empty(), Value,
+           "launch expects machines and a program to run");
+  int world = 0;
+  for (const LaunchHost& h : hosts) world += h.ranks;
+  const std::string token = random_token();
+  const std::string tool = how.tool.empty() ? path_of_link("/proc/self/exe") : how.tool;
+  const std::string folder = how.folder.empty() ? path_of_link("/proc/self/cwd") : how.folder;
+  // Which ports are free there is not known here: one that few others take.
+  const int port = o.port > 0 ? o.port : 20000 + static_cast<int>(hash_string(token) % 10000);
+  std::vector<std::string> shell;
+  for (size_t at = 0, end = 0; at < how.shell.size(); at = end + 1) {
+    end = std::min(how.shell.find(' ', at), how.shell.size());
+    if (end > at) shell.push_back(how.shell.substr(at, end - at));
+  }
+  TD_CHECK(!shell.empty(), Value, "launch expects a program that runs commands on other machines");
+  std::vector<Program> programs;
+  int first = 0;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    std::vector<std::string> words = {tool, "launch", "--token-stdin"};
+    const auto option = [&](const char* name, const std::string& value) {
+      words.emplace_back(name);
+      words.push_back(value);
+    };
+    option("-n", std::to_string(hosts[i].ranks));
+    option("--world-size", std::to_string(world));
+    option("--first-rank", std::to_string(first));
+    option("--node-rank", std::to_string(i));
+    option("--master-addr", o.master.empty() ? hosts[0].name : o.master);
+    option("--port", std::to_string(port));
+    option("--grace", fmt::format("{}", o.grace));
+    option("--max-restarts", std::to_string(o.max_restarts));
+    if (!o.engine.empty()) option("--engine", o.engine);
+    if (o.threads > 0) option("--threads", std::to_string(o.threads));
+    if (!o.prefix) words.emplace_back("--no-prefix");
+    words.insert(words.end(), o.command.begin(), o.command.end());
+    std::string line = "cd " + quoted(folder) + " && exec";
+    for (const std::string& w : words) line += " " + quoted(w);
+    Program p;
+    p.number = static_cast<int>(i);
+    p.name = "the launcher on " + hosts[i].name;
+    p.command = shell;
+    p.command.push_back(hosts[i].name);
+    p.command.push_back(line);
+    p.env = environment_with({});
+    p.input = token + "\n";
+    programs.push_back(std::move(p));
+    first += hosts[i].ranks;
+  }
+  LaunchOptions here = o;
+  here.notice += o.grace;  // a launcher ends its ranks before it ends
+  Job job(here, std::move(programs));
+  LaunchResult r = job.run();
+  r.ranks = world;
+  return r;
 }
 
 }  // namespace tandem::distributed

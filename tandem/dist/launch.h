@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting the ranks of a job on this machine: torchrun's variables, output with the rank before
-// each line, all ended when one fails.
+// Starting the ranks of a job, on this machine or on several: torchrun's variables, output with the
+// rank before each line, all ended when one fails.
 #pragma once
 
 #include <string>
@@ -22,6 +22,14 @@ struct LaunchOptions {
   int max_restarts = 0;     ///< restart all ranks up to this many times after one fails
   /// Restart with one rank fewer each time, down to this many; 0: always with as many as before.
   int min_ranks = 0;
+
+  // ---- of several machines, each of which starts its own ranks
+  int world = 0;            ///< ranks of all machines; 0: those of this one
+  int first = 0;            ///< number of this machine's first rank
+  int node = 0;             ///< number of this machine
+  std::string master = "";  ///< address of rank 0's machine, where it listens on `port`; "": here
+  std::string token = "";  ///< known to all machines; "": TANDEM_TOKEN, or a new one on one machine
+  int parent = -1;         ///< a descriptor; when its other side is closed, all ranks end
 };
 
 struct LaunchResult {
@@ -31,6 +39,26 @@ struct LaunchResult {
   int restarts = 0;       ///< how many times all ranks were restarted
   int ranks = 0;          ///< how many there were at the end
 };
+/// A machine, and how many ranks it has.
+struct LaunchHost {
+  std::string name;
+  int ranks = 1;
+};
+/// "a:8,b:8"; without a number: `ranks`. Throws Value for what cannot be read.
+TD_API std::vector<LaunchHost> launch_hosts(const std::string& text, int ranks);
+struct HostsOptions {
+  /// What runs a line of shell on a machine: its words, the machine's name, the line.
+  std::string shell = "ssh -o BatchMode=yes";
+  std::string tool = "";    ///< `tandem` there; "": this program's path
+  std::string folder = "";  ///< where the command runs; "": the current one's path
+};
+/// Run the command on several machines, as many times on each as it has ranks: `tandem launch` is
+/// started on each by `shell`, learns the job's token from its standard input, and ends its ranks
+/// when that is closed. Rank 0 is on the first machine, whose name must be an address for the
+/// others (or options.master). Otherwise as launch(), of which this is the one on each machine.
+TD_API LaunchResult launch_on_hosts(const std::vector<LaunchHost>& hosts,
+                                    const LaunchOptions& options, const HostsOptions& how = {});
+
 /// How many times the ranks of this process's job have been restarted, as the launcher says; 0
 /// without one.
 TD_API int restart_count();
