@@ -36,7 +36,7 @@ def main():
         net = net.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
     model = torch.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
-    opt = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+    opt = torch.optim.AdamW(net.parameters(), lr=1e-5, fused=True)
 
     def step():
         opt.zero_grad()

@@ -31,9 +31,8 @@ struct HostsRun {
 };
 HostsRun run_on(const std::string& hosts, const std::string& script, int max_restarts = 0) {
   const TempFolder f;
-  LaunchOptions o{.command = {"sh", "-c", script, "x", f / "out"},
-                  .grace = 1,
-                  .max_restarts = max_restarts};
+  LaunchOptions o{
+      .command = {"sh", "-c", script, "x", f / "out"}, .grace = 1, .max_restarts = max_restarts};
   HostsRun run;
   run.result = launch_on_hosts(launch_hosts(hosts, 2), o, {.shell = shell_in(f), .tool = tool()});
   if (file_exists(f / "out")) run.out = read_file(f / "out");
