@@ -3,10 +3,10 @@
 // outside is touched. Indices that name the same place are processed in order, whatever the number
 // of threads.
 #include "tandem/ops/index/index_reference_internal.h"
+#include "tandem/ops/index/positions_internal.h"
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
@@ -17,6 +17,7 @@ namespace tandem::detail {
 namespace {
 
 constexpr int64_t kGrain = 16384;
+constexpr int64_t kAhead = 8;  // rows between a prefetch and its use
 
 // `i` as a position in 0..n-1; n > 0.
 inline int64_t checked(const KernelCall& k, int64_t i, int64_t n, bool wrap) {
@@ -26,155 +27,330 @@ inline int64_t checked(const KernelCall& k, int64_t i, int64_t n, bool wrap) {
   return std::clamp<int64_t>(at, 0, n - 1);
 }
 
-// Offsets of all positions of `shape` in row-major order.
-std::vector<int64_t> offsets_of(const int64_t* shape, const int64_t* strides, int rank) {
-  int64_t n = 1;
-  for (int i = 0; i < rank; ++i) n *= shape[i];
-  std::vector<int64_t> out(static_cast<size_t>(n));
-  int64_t at[kMaxRank] = {}, offset = 0;
-  for (int64_t e = 0; e < n; ++e) {
-    out[static_cast<size_t>(e)] = offset;
-    for (int i = rank - 1; i >= 0; --i) {
-      offset += strides[i];
-      if (++at[i] < shape[i]) break;
-      offset -= at[i] * strides[i];
-      at[i] = 0;
+// An index tensor along a run of positions.
+struct IndexRun {
+  int64_t size, x_dim;           ///< of x's indexed dim: its size and stride
+  int64_t step, x_step, v_step;  ///< of neighbours in the index tensor, x and v
+  bool wrap = false;
+};
+
+// f(offset in x, offset in v) for the n positions whose index begins at `at`. All is captured by
+// value: what f writes could be anything behind a reference.
+template <class I, class F>
+void each_indexed(const KernelCall& k, const IndexRun& r, const I* at, int64_t n, int64_t x,
+                  int64_t v, F f) {
+  const int64_t size = r.size;
+  const bool wrap = r.wrap;
+  const auto along = [=, &k](int64_t step, int64_t x_step, int64_t x_dim, int64_t v_step) {
+    for (int64_t j = 0; j < n; ++j) {
+      int64_t c = at[j * step];
+      if (TD_UNLIKELY(static_cast<uint64_t>(c) >= static_cast<uint64_t>(size)))
+        c = checked(k, c, size, wrap);
+      f(x + j * x_step + c * x_dim, v + j * v_step);
     }
-  }
-  return out;
+  };
+  if (r.step != 1 || r.v_step != 1)
+    along(r.step, r.x_step, r.x_dim, r.v_step);
+  else if (r.x_step == 0 && r.x_dim == 1)
+    along(1, 0, 1, 1);
+  else
+    along(1, r.x_step, r.x_dim, 1);
+}
+template <class F>
+void each_indexed(const KernelCall& k, const IndexRun& r, const void* index, DType dtype,
+                  int64_t from, int64_t n, int64_t x, int64_t v, F f) {
+  if (dtype == DType::i64)
+    each_indexed(k, r, static_cast<const int64_t*>(index) + from, n, x, v, f);
+  else
+    each_indexed(k, r, static_cast<const int32_t*>(index) + from, n, x, v, f);
 }
 
 // One call of index, index_put or index_backward. x has the indexed dims, v the dims of the index
-// tensors in their place: both are outer x (indexed | index dims) x inner.
+// tensors in their place: both are outer x (indexed | index dims) x inner. The index tensors are
+// read a block at a time, by the thread that uses it.
 struct Places {
   Array x, v;
-  int64_t outer = 1, count = 1, inner = 1;
-  std::vector<int64_t> x_outer, v_outer;  ///< offset of each outer position
-  std::vector<int64_t> x_at, v_at;        ///< offset of each index position; x_at -1: skipped
-  std::vector<int64_t> row;               ///< position in the first indexed dim
-  std::vector<int64_t> x_inner, v_inner;  ///< empty when both are dense
-  int64_t rows = 1;                       ///< size of the first indexed dim
+  Positions outer, inner;  ///< in x and v
+  Positions at;            ///< in v and the index tensors
+  int64_t rows = 1;        ///< size of the first indexed dim
+  int tensors = 0;
+  struct Indexed {
+    const void* data;
+    DType dtype;
+    int64_t size, step;  ///< of the indexed dim of x
+  } indexed[kMaxRank];
+  bool wrap = false;
+  int64_t skip = -1;
+
+  /// x is a vector: f(offset in x, offset in v) needs no blocks.
+  bool vector() const {
+    return tensors == 1 && skip < 0 && outer.count() == 1 && inner.count() == 1;
+  }
+  template <class F>
+  void each_of_vector(const KernelCall& k, int64_t begin, int64_t end, F f) const {
+    const IndexRun r{indexed[0].size, indexed[0].step, at.step(1), 0, at.step(0), wrap};
+    at.runs(begin, end - begin, [&](int64_t, int64_t n, const int64_t* offset) {
+      each_indexed(k, r, indexed[0].data, indexed[0].dtype, offset[1], n, 0, offset[0], f);
+    });
+  }
 };
 
-bool dense_inner(const Array& a, int first) {
-  int64_t step = 1;
-  for (int i = a.rank - 1; i >= first; --i) {
-    if (a.shape[i] != 1 && a.strides[i] != step) return false;
-    step *= a.shape[i];
-  }
-  return true;
-}
+// Where neighbouring index positions are in x and v, and their positions in the first indexed dim.
+struct PlaceBlock {
+  static constexpr int64_t kSize = 512;
+  int64_t n = 0;
+  int64_t x[kSize], v[kSize], row[kSize];
+};
 
 // False when there is nothing to index (a dim of size 0 is reported if it was indexed).
 bool find_places(const KernelCall& k, const IndexAttrs& a, int first, Places& p) {
   const Array &x = p.x, &v = p.v;
-  const int n = k.n_in - first, d = normalize_dim(a.dim, x.rank);
+  const int n = p.tensors = k.n_in - first, d = normalize_dim(a.dim, x.rank);
   const int irank = v.rank - (x.rank - n);
-  p.x_outer = offsets_of(x.shape, x.strides, d);
-  p.v_outer = offsets_of(v.shape, v.strides, d);
-  p.outer = static_cast<int64_t>(p.x_outer.size());
-  p.v_at = offsets_of(v.shape + d, v.strides + d, irank);
-  p.count = static_cast<int64_t>(p.v_at.size());
+  p.wrap = a.wrap;
+  p.skip = a.skip;
+  p.outer = Positions(x.shape, d, {x.strides, v.strides});
+  p.inner = Positions(x.shape + d + n, x.rank - d - n, {x.strides + d + n, v.strides + d + irank});
   p.rows = x.shape[d];
-  for (int i = d + n; i < x.rank; ++i) p.inner *= x.shape[i];
-  if (p.outer == 0 || p.count == 0 || p.inner == 0) return false;
-  for (int i = 0; i < n; ++i)
-    if (x.shape[d + i] == 0) {
-      report_error(k, 1, index_at(k.in[first + i].data, k.in[first + i].dtype, 0));
-      return false;
-    }
-  if (!dense_inner(x, d + n) || !dense_inner(v, d + irank)) {
-    p.x_inner = offsets_of(x.shape + d + n, x.strides + d + n, x.rank - d - n);
-    p.v_inner = offsets_of(v.shape + d + irank, v.strides + d + irank, x.rank - d - n);
-  }
-  p.x_at.assign(static_cast<size_t>(p.count), 0);
-  p.row.assign(static_cast<size_t>(p.count), 0);
+  int64_t broadcast[kMaxRank][kMaxRank] = {};
+  const int64_t* strides[Positions::kMaxSets] = {v.strides + d};
   for (int i = 0; i < n; ++i) {
     const Array& index = k.in[first + i];
-    // Strides of this tensor broadcast to the common shape.
-    int64_t strides[kMaxRank] = {};
     for (int r = 0; r < index.rank; ++r)
-      if (index.shape[r] != 1) strides[irank - index.rank + r] = index.strides[r];
-    const std::vector<int64_t> at = offsets_of(v.shape + d, strides, irank);
-    const int64_t size = x.shape[d + i], step = x.strides[d + i];
-    for (size_t e = 0; e < at.size(); ++e) {
-      const int64_t value = index_at(index.data, index.dtype, at[e]);
-      if (i == n - 1 && a.skip >= 0 && value == a.skip) {
-        p.x_at[e] = -1;
-        continue;
-      }
-      const int64_t c = checked(k, value, size, a.wrap);
-      if (i == 0) p.row[e] = c;
-      p.x_at[e] += c * step;
-    }
+      if (index.shape[r] != 1) broadcast[i][irank - index.rank + r] = index.strides[r];
+    strides[i + 1] = broadcast[i];
+    p.indexed[i] = {index.data, index.dtype, x.shape[d + i], x.strides[d + i]};
   }
+  p.at = Positions(v.shape + d, irank, strides, n + 1);
+  if (p.outer.count() == 0 || p.at.count() == 0 || p.inner.count() == 0) return false;
+  for (int i = 0; i < n; ++i)
+    if (p.indexed[i].size == 0) {
+      report_error(k, 1, index_at(p.indexed[i].data, p.indexed[i].dtype, 0));
+      return false;
+    }
   return true;
 }
 
-// f(outer position, first index position, last) for the blocks [b, e) of all.
+// What index tensor i says about m positions: their places x, or what it adds to them, and for the
+// first tensor their rows.
+template <class I>
+void add_places(const KernelCall& k, const Places& p, int i, const I* index, int64_t step,
+                int64_t m, int64_t* x, int64_t* row) {
+  const int64_t size = p.indexed[i].size, x_step = p.indexed[i].step;
+  const int64_t skip = i == p.tensors - 1 ? p.skip : -1;
+  const auto at = [&](int64_t j, int64_t unit) {
+    const int64_t c = index[j * unit];
+    if (TD_LIKELY(static_cast<uint64_t>(c) < static_cast<uint64_t>(size))) return c;
+    return skip >= 0 && c == skip ? 0 : checked(k, c, size, p.wrap);
+  };
+  if (i > 0)
+    for (int64_t j = 0; j < m; ++j) x[j] += at(j, step) * x_step;
+  else if (step == 1)
+    for (int64_t j = 0; j < m; ++j) x[j] = (row[j] = at(j, 1)) * x_step;
+  else
+    for (int64_t j = 0; j < m; ++j) x[j] = (row[j] = at(j, step)) * x_step;
+  if (skip >= 0)
+    for (int64_t j = 0; j < m; ++j)
+      if (index[j * step] == skip) x[j] = -1;
+}
+
+// The index positions first, first + 1, ...; x is -1 where nothing is written.
+void read_block(const KernelCall& k, const Places& p, int64_t first, int64_t n, PlaceBlock& b) {
+  b.n = n;
+  p.at.runs(first, n, [&](int64_t position, int64_t m, const int64_t* offset) {
+    const int64_t e = position - first, v_step = p.at.step(0);
+    for (int64_t j = 0; j < m; ++j) b.v[e + j] = offset[0] + j * v_step;
+    for (int i = 0; i < p.tensors; ++i) {
+      const int64_t from = offset[i + 1], step = p.at.step(i + 1);
+      if (p.indexed[i].dtype == DType::i64)
+        add_places(k, p, i, static_cast<const int64_t*>(p.indexed[i].data) + from, step, m, b.x + e,
+                   b.row + e);
+      else
+        add_places(k, p, i, static_cast<const int32_t*>(p.indexed[i].data) + from, step, m, b.x + e,
+                   b.row + e);
+    }
+  });
+}
+
+// Keeps the places in rows [begin, end) that are not skipped.
+void keep_rows(PlaceBlock& b, int64_t begin, int64_t end) {
+  int64_t m = 0;
+  for (int64_t i = 0; i < b.n; ++i) {
+    const bool keep = b.x[i] >= 0 && b.row[i] >= begin && b.row[i] < end;
+    b.x[m] = b.x[i];
+    b.v[m] = b.v[i];
+    m += keep;
+  }
+  b.n = m;
+}
+
+// f(offset in x, offset in v) for outer positions [begin, end).
 template <class F>
-void for_runs(const Places& p, int64_t b, int64_t e, F&& f) {
-  while (b < e) {
-    const int64_t o = b / p.count, i = b % p.count, n = std::min(e - b, p.count - i);
-    f(static_cast<size_t>(o), static_cast<size_t>(i), static_cast<size_t>(i + n));
-    b += n;
+void each_outer(const Places& p, int64_t begin, int64_t end, F&& f) {
+  const int64_t x_step = p.outer.step(0), v_step = p.outer.step(1);
+  p.outer.runs(begin, end - begin, [&](int64_t, int64_t m, const int64_t* offset) {
+    for (int64_t j = 0; j < m; ++j) f(offset[0] + j * x_step, offset[1] + j * v_step);
+  });
+}
+
+// f(offset in x, offset in v, length) for the runs of an element's inner dims.
+template <class F>
+void each_inner_run(const Places& p, F&& f) {
+  p.inner.runs(0, p.inner.count(),
+               [&](int64_t, int64_t m, const int64_t* offset) { f(offset[0], offset[1], m); });
+}
+
+// Copies an element's inner dims; a call of memcpy costs more than most rows of embeddings.
+inline void copy_short(void* to, const void* from, size_t bytes) {
+  char* t = static_cast<char*>(to);
+  const char* f = static_cast<const char*>(from);
+  if (bytes > 512) {
+    std::memcpy(t, f, bytes);
+    return;
+  }
+  size_t i = 0;
+  for (; i + 16 <= bytes; i += 16) std::memcpy(t + i, f + i, 16);
+  for (; i < bytes; ++i) t[i] = f[i];
+}
+
+// Begins to load a row that is used soon.
+inline void fetch(const void* row, size_t bytes) {
+  for (size_t i = 0; i < std::min<size_t>(bytes, 256); i += 64)
+    __builtin_prefetch(static_cast<const char*>(row) + i);
+}
+
+// v[e] = x[at e] for the places of a block.
+template <class T>
+void read_places_of(const Places& p, const PlaceBlock& b, const T* x, T* v) {
+  const int64_t inner = p.inner.count(), n = b.n;
+  if (inner == 1 && b.v[n - 1] - b.v[0] == n - 1) {
+    T* to = v + b.v[0];
+    for (int64_t i = 0; i < n; ++i) to[i] = x[b.x[i]];
+  } else if (inner == 1) {
+    for (int64_t i = 0; i < n; ++i) v[b.v[i]] = x[b.x[i]];
+  } else if (p.inner.dense(0) && p.inner.dense(1)) {
+    const size_t bytes = static_cast<size_t>(inner) * sizeof(T);
+    for (int64_t i = 0; i < n; ++i) {
+      fetch(x + b.x[std::min(i + kAhead, n - 1)], bytes);
+      copy_short(v + b.v[i], x + b.x[i], bytes);
+    }
+  } else {
+    const int64_t xs = p.inner.step(0), vs = p.inner.step(1);
+    for (int64_t i = 0; i < b.n; ++i)
+      each_inner_run(p, [&](int64_t xo, int64_t vo, int64_t m) {
+        const T* from = x + b.x[i] + xo;
+        T* to = v + b.v[i] + vo;
+        for (int64_t j = 0; j < m; ++j) to[j * vs] = from[j * xs];
+      });
   }
 }
 
-// v[e] = x[at e], blocks of `inner` elements.
 template <class T>
-void read_places(const Places& p) {
-  const int64_t grain = std::max<int64_t>(1, kGrain / p.inner);
-  parallel_for(0, p.outer * p.count, grain, [&](int64_t b, int64_t e) {
-    for_runs(p, b, e, [&](size_t o, size_t first, size_t last) {
-      const T* x = p.x.as<T>() + p.x_outer[o];
-      T* v = p.v.as<T>() + p.v_outer[o];
-      if (!p.x_inner.empty()) {
-        for (size_t i = first; i < last; ++i)
-          for (size_t j = 0; j < p.x_inner.size(); ++j)
-            v[p.v_at[i] + p.v_inner[j]] = x[p.x_at[i] + p.x_inner[j]];
-      } else if (p.inner == 1) {
-        for (size_t i = first; i < last; ++i) v[p.v_at[i]] = x[p.x_at[i]];
-      } else {
-        const size_t bytes = static_cast<size_t>(p.inner) * sizeof(T);
-        for (size_t i = first; i < last; ++i)
-          std::memcpy(static_cast<void*>(v + p.v_at[i]), x + p.x_at[i], bytes);
-      }
+void read_places(const KernelCall& k, const Places& p) {
+  if (p.vector()) {
+    parallel_for(0, p.at.count(), kGrain, [&](int64_t begin, int64_t end) {
+      p.each_of_vector(k, begin, end, [x = p.x.as<T>(), v = p.v.as<T>()](int64_t from, int64_t to) {
+        v[to] = x[from];
+      });
     });
+    return;
+  }
+  const int64_t outer = p.outer.count(), count = p.at.count();
+  const int64_t blocks = (count + PlaceBlock::kSize - 1) / PlaceBlock::kSize;
+  const int64_t width = (count + blocks - 1) / blocks;  // of a block: all are alike
+  const int64_t grain = std::max<int64_t>(1, kGrain / (width * p.inner.count()));
+  parallel_for(0, blocks * outer, grain, [&](int64_t begin, int64_t end) {
+    PlaceBlock b;
+    while (begin < end) {
+      const int64_t first = begin / outer * width, o = begin % outer;
+      const int64_t n = std::min(end - begin, outer - o);
+      if (first < count) {
+        read_block(k, p, first, std::min(width, count - first), b);
+        each_outer(p, o, o + n, [&](int64_t xo, int64_t vo) {
+          read_places_of(p, b, p.x.as<T>() + xo, p.v.as<T>() + vo);
+        });
+      }
+      begin += n;
+    }
   });
 }
 
 template <class T, bool kAdd>
-inline void write_block(const Places& p, T* to, const T* from) {
-  const auto put = [](T& y, T x) { y = kAdd ? add_as<T>(y, x) : x; };
-  if (p.x_inner.empty())
-    for (int64_t j = 0; j < p.inner; ++j) put(to[j], from[j]);
-  else
-    for (size_t j = 0; j < p.x_inner.size(); ++j) put(to[p.x_inner[j]], from[p.v_inner[j]]);
+inline void put(T& y, T value) {
+  y = kAdd ? add_as<T>(y, value) : value;
+}
+template <class T, bool kAdd>
+void put_row(T* to, const T* from, int64_t n) {
+  int64_t j = 0;
+  if constexpr (!kAdd) {
+    return copy_short(to, from, static_cast<size_t>(n) * sizeof(T));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    typedef T Block __attribute__((vector_size(16)));
+    constexpr int64_t kBlock = 16 / static_cast<int64_t>(sizeof(T));
+    for (; j + kBlock <= n; j += kBlock) {
+      Block a, b;
+      std::memcpy(&a, to + j, sizeof a);
+      std::memcpy(&b, from + j, sizeof b);
+      a += b;
+      std::memcpy(static_cast<void*>(to + j), &a, sizeof a);
+    }
+  }
+  for (; j < n; ++j) put<T, kAdd>(to[j], from[j]);
+}
+
+// x[at e] = or += v[e] for the places of a block, in order.
+template <class T, bool kAdd>
+void write_places_of(const Places& p, const PlaceBlock& b, T* x, const T* v) {
+  const int64_t inner = p.inner.count();
+  if (inner == 1) {
+    for (int64_t i = 0; i < b.n; ++i) put<T, kAdd>(x[b.x[i]], v[b.v[i]]);
+  } else if (p.inner.dense(0) && p.inner.dense(1)) {
+    const size_t bytes = static_cast<size_t>(inner) * sizeof(T);
+    for (int64_t i = 0; i < b.n; ++i) {
+      const int64_t soon = std::min(i + kAhead, b.n - 1);
+      fetch(v + b.v[soon], bytes);
+      fetch(x + b.x[soon], bytes);
+      put_row<T, kAdd>(x + b.x[i], v + b.v[i], inner);
+    }
+  } else {
+    const int64_t xs = p.inner.step(0), vs = p.inner.step(1);
+    for (int64_t i = 0; i < b.n; ++i)
+      each_inner_run(p, [&](int64_t xo, int64_t vo, int64_t m) {
+        T* to = x + b.x[i] + xo;
+        const T* from = v + b.v[i] + vo;
+        for (int64_t j = 0; j < m; ++j) put<T, kAdd>(to[j * xs], from[j * vs]);
+      });
+  }
 }
 
 // x[at e] = or += v[e]. Threads own ranges of x's rows; each walks the indices in order.
 template <class T, bool kAdd>
-void write_places(const Places& p) {
-  T* x = p.x.as<T>();
-  const T* v = p.v.as<T>();
+void write_places(const KernelCall& k, const Places& p) {
+  if (p.vector())
+    return p.each_of_vector(k, 0, p.at.count(),
+                            [x = p.x.as<T>(), v = p.v.as<T>()](int64_t to, int64_t from) {
+                              put<T, kAdd>(x[to], v[from]);
+                            });
+  const int64_t outer = p.outer.count(), count = p.at.count(), inner = p.inner.count();
   const auto part = [&](int64_t o0, int64_t o1, int64_t r0, int64_t r1) {
-    for (int64_t o = o0; o < o1; ++o)
-      for (int64_t i = 0; i < p.count; ++i) {
-        const size_t e = static_cast<size_t>(i), f = static_cast<size_t>(o);
-        if (p.x_at[e] < 0 || p.row[e] < r0 || p.row[e] >= r1) continue;
-        write_block<T, kAdd>(p, x + p.x_outer[f] + p.x_at[e], v + p.v_outer[f] + p.v_at[e]);
-      }
+    PlaceBlock b;
+    for (int64_t first = 0; first < count; first += PlaceBlock::kSize) {
+      read_block(k, p, first, std::min(PlaceBlock::kSize, count - first), b);
+      if (p.skip >= 0 || r1 - r0 < p.rows) keep_rows(b, r0, r1);
+      each_outer(p, o0, o1, [&](int64_t xo, int64_t vo) {
+        write_places_of<T, kAdd>(p, b, p.x.as<T>() + xo, p.v.as<T>() + vo);
+      });
+    }
   };
-  const int64_t per_outer = p.count * p.inner;
-  if (p.outer >= 8)
-    parallel_for(0, p.outer, std::max<int64_t>(1, kGrain / per_outer),
+  const int64_t per_outer = count * inner;
+  if (outer >= 8)
+    parallel_for(0, outer, std::max<int64_t>(1, kGrain / per_outer),
                  [&](int64_t b, int64_t e) { part(b, e, 0, p.rows); });
-  else if (p.inner >= 8 && p.outer * per_outer >= 2 * kGrain)
+  else if (inner >= 8 && outer * per_outer >= 2 * kGrain)
     parallel_for(0, p.rows, std::max<int64_t>(1, p.rows / 64),
-                 [&](int64_t b, int64_t e) { part(0, p.outer, b, e); });
+                 [&](int64_t b, int64_t e) { part(0, outer, b, e); });
   else
-    part(0, p.outer, 0, p.rows);
+    part(0, outer, 0, p.rows);
 }
 
 template <class F>
@@ -191,11 +367,11 @@ void with_size(DType t, F&& f) {
   }
 }
 
-void write_all(const Places& p, bool accumulate) {
+void write_all(const KernelCall& k, const Places& p, bool accumulate) {
   if (!accumulate)
-    with_size(p.x.dtype, [&](auto tag) { write_places<decltype(tag), false>(p); });
+    with_size(p.x.dtype, [&](auto tag) { write_places<decltype(tag), false>(k, p); });
   else
-    visit_dtype(p.x.dtype, [&](auto tag) { write_places<decltype(tag), true>(p); });
+    visit_dtype(p.x.dtype, [&](auto tag) { write_places<decltype(tag), true>(k, p); });
 }
 
 void copy_first(const KernelCall& k) {
@@ -215,7 +391,7 @@ void run_index(const KernelCall& k) {
   IndexAttrs a = k.get_attrs<IndexAttrs>();
   a.skip = -1;  // only used by the derivative
   if (find_places(k, a, 1, p))
-    with_size(p.x.dtype, [&](auto tag) { read_places<decltype(tag)>(p); });
+    with_size(p.x.dtype, [&](auto tag) { read_places<decltype(tag)>(k, p); });
   else
     zero_array(k.out[0]);
 }
@@ -226,7 +402,7 @@ void run_index_put(const KernelCall& k) {
   Places p;
   p.x = k.out[0];
   p.v = k.in[1];
-  if (find_places(k, a, 2, p)) write_all(p, a.accumulate);
+  if (find_places(k, a, 2, p)) write_all(k, p, a.accumulate);
 }
 
 void run_index_backward(const KernelCall& k) {
@@ -234,7 +410,7 @@ void run_index_backward(const KernelCall& k) {
   p.x = k.out[0];
   p.v = k.in[0];
   zero_array(k.out[0]);
-  if (find_places(k, k.get_attrs<IndexAttrs>(), 1, p)) write_all(p, true);
+  if (find_places(k, k.get_attrs<IndexAttrs>(), 1, p)) write_all(k, p, true);
 }
 
 void run_region_put(const KernelCall& k) {
@@ -253,19 +429,24 @@ void run_region_put(const KernelCall& k) {
                  size_of(y.dtype));
     return;
   }
-  const std::vector<int64_t> to = offsets_of(v.shape, s.data(), v.rank);
-  const std::vector<int64_t> from = offsets_of(v.shape, v.strides, v.rank);
+  const Positions places(v.shape, v.rank, {s.data(), v.strides});
+  const int64_t to_step = places.step(0), from_step = places.step(1);
   visit_dtype(y.dtype, [&](auto tag) {
     using T = decltype(tag);
-    T* base = y.as<T>() + offset;
-    for (size_t e = 0; e < to.size(); ++e) base[to[e]] = add_as<T>(base[to[e]], v.as<T>()[from[e]]);
+    parallel_for(0, v.numel, kGrain, [&](int64_t b, int64_t e) {
+      places.runs(b, e - b, [&](int64_t, int64_t n, const int64_t* at) {
+        T* to = y.as<T>() + offset + at[0];
+        const T* from = v.as<T>() + at[1];
+        for (int64_t j = 0; j < n; ++j)
+          to[j * to_step] = add_as<T>(to[j * to_step], from[j * from_step]);
+      });
+    });
   });
 }
 
 namespace {
 
-// The walk of gather and scatter over the index tensor: f(offset in x, offset in v) for each
-// element. Columns [b, e) of the last dim, rows [rb, re) of the rest.
+// The walk of gather and scatter over the index tensor, in row-major order.
 struct IndexWalk {
   const KernelCall& k;
   const Array &x, &index, &v;
@@ -283,36 +464,27 @@ struct IndexWalk {
         rows(cols ? index.numel / cols : 0),
         size(x.rank ? x.shape[dim] : 1) {}
 
+  /// f(offset in x, offset in v) for positions [begin, end) of columns [col, col + width) of the
+  /// last dim.
   template <class F>
-  void part(int64_t rb, int64_t re, int64_t b, int64_t e, F&& f) const {
-    if (index.dtype == DType::i64)
-      part_of<int64_t>(rb, re, b, e, f);
-    else
-      part_of<int32_t>(rb, re, b, e, f);
-  }
-  template <class I, class F>
-  void part_of(int64_t rb, int64_t re, int64_t b, int64_t e, F&& f) const {
-    const int64_t xd = x.rank ? x.strides[dim] : 0;
-    const int64_t xs = x.rank && dim != last ? x.strides[last] : 0;
-    const int64_t is = x.rank ? index.strides[last] : 0, vs = x.rank ? v.strides[last] : 0;
-    const int64_t n = size;
-    for (int64_t r = rb; r < re; ++r) {
-      int64_t xo = 0, io = 0, vo = 0, rest = r;
-      for (int i = last - 1; i >= 0; --i) {
-        const int64_t c = rest % index.shape[i];
-        rest /= index.shape[i];
-        if (i != dim) xo += c * x.strides[i];
-        io += c * index.strides[i];
-        vo += c * v.strides[i];
-      }
-      const I* at = index.as<I>() + io;
-      for (int64_t j = b; j < e; ++j) {
-        int64_t c = at[j * is];
-        if (TD_UNLIKELY(static_cast<uint64_t>(c) >= static_cast<uint64_t>(n)))
-          c = checked(k, c, n, false);
-        f(xo + j * xs + c * xd, vo + j * vs);
-      }
+  void part(int64_t begin, int64_t end, int64_t col, int64_t width, F&& f) const {
+    int64_t shape[kMaxRank], base[kMaxRank];  // x's strides without `dim`, which the index replaces
+    for (int i = 0; i < x.rank; ++i) {
+      shape[i] = i == last ? width : index.shape[i];
+      base[i] = i == dim ? 0 : x.strides[i];
     }
+    const Positions at(shape, x.rank, {base, index.strides, v.strides});
+    int64_t start[3] = {};
+    if (x.rank) {
+      start[0] = col * base[last];
+      start[1] = col * index.strides[last];
+      start[2] = col * v.strides[last];
+    }
+    at.runs(begin, end - begin, [&](int64_t, int64_t n, const int64_t* offset) {
+      const int64_t xo = start[0] + offset[0], io = start[1] + offset[1], vo = start[2] + offset[2];
+      const IndexRun r{size, x.rank ? x.strides[dim] : 0, at.step(1), at.step(0), at.step(2)};
+      each_indexed(k, r, index.data, index.dtype, io, n, xo, vo, f);
+    });
   }
   bool empty() const {
     if (index.numel == 0) return true;
@@ -325,17 +497,17 @@ template <class T, bool kAdd>
 void scatter_as(const IndexWalk& w) {
   T* x = w.x.as<T>();
   const T* v = w.v.as<T>();
-  const auto put = [&](int64_t to, int64_t from) {
+  const auto put = [x, v](int64_t to, int64_t from) {
     x[to] = kAdd ? add_as<T>(x[to], v[from]) : v[from];
   };
   // Two elements can hit the same place only if they differ just in `dim`: threads split another
   // dim.
   if (w.dim == w.last)
     parallel_for(0, w.rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(w.cols, 1)),
-                 [&](int64_t b, int64_t e) { w.part(b, e, 0, w.cols, put); });
+                 [&](int64_t b, int64_t e) { w.part(b * w.cols, e * w.cols, 0, w.cols, put); });
   else
     parallel_for(0, w.cols, std::max<int64_t>(16, kGrain / std::max<int64_t>(w.rows, 1)),
-                 [&](int64_t b, int64_t e) { w.part(0, w.rows, b, e, put); });
+                 [&](int64_t b, int64_t e) { w.part(0, w.rows * (e - b), b, e - b, put); });
 }
 
 }  // namespace
@@ -348,8 +520,8 @@ void run_gather(const KernelCall& k) {
     using T = decltype(tag);
     const T* x = k.in[0].as<T>();
     T* out = y.as<T>();
-    parallel_for(0, w.rows, std::max<int64_t>(1, kGrain / w.cols), [&](int64_t b, int64_t e) {
-      w.part(b, e, 0, w.cols, [&](int64_t from, int64_t to) { out[to] = x[from]; });
+    parallel_for(0, y.numel, kGrain, [&](int64_t b, int64_t e) {
+      w.part(b, e, 0, w.cols, [out, x](int64_t from, int64_t to) { out[to] = x[from]; });
     });
   });
 }
