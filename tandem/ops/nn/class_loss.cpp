@@ -6,11 +6,14 @@
 #include <optional>
 
 #include "tandem/base/math_prelude.h"
+#include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
+#include "tandem/ops/index/positions_internal.h"
 #include "tandem/ops/nn/loss.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/view/create.h"
+#include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem {
 namespace {
@@ -264,26 +267,61 @@ void cross_entropy_backward_reference(const KernelCall& c) {
     cross_entropy_backward_loops<float>(c);
 }
 
-void nll_reference(const KernelCall& c) {
-  Dense<double> x(c.in[0]);
-  Samples s(c, c.in[1], weight_array(c, 2), c.in[0].shape[1]);
-  Dense<double> loss(s.rows);
-  for (int64_t r = 0; r < s.rows; ++r) {
-    int64_t t = s.label(r);
-    loss[r] = t < 0 ? 0 : -s.weight_of(t) * x[s.base(r) + t * s.inner];
+template <class T>
+double to_double(T v) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return static_cast<float>(v);
+  else
+    return static_cast<double>(v);
+}
+
+// f(row, offset of its element in `a`, label) for the rows that have a label.
+template <class F>
+void each_labelled(const Samples& s, const Array& a, F&& f) {
+  int64_t shape[kMaxRank], strides[kMaxRank];
+  for (int i = 0, at = 0; i < a.rank; ++i) {
+    if (i == 1) continue;
+    shape[at] = a.shape[i];
+    strides[at++] = a.strides[i];
   }
+  const detail::Positions rows(shape, a.rank - 1, {strides});
+  const int64_t step = rows.step(0), across = a.strides[1];
+  parallel_for(0, s.rows, 8192, [&](int64_t first, int64_t last) {
+    rows.runs(first, last - first, [&](int64_t row, int64_t n, const int64_t* offset) {
+      for (int64_t k = 0; k < n; ++k)
+        if (const int64_t t = s.label(row + k); t >= 0)
+          f(row + k, offset[0] + k * step + t * across, t);
+    });
+  });
+}
+
+// The losses and their derivative touch one element a row.
+void nll_reference(const KernelCall& c) {
+  const Array& x = c.in[0];
+  Samples s(c, c.in[1], weight_array(c, 2), x.shape[1]);
+  Dense<double> loss(s.rows);
+  loss.fill(0);
+  visit_dtype(x.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    each_labelled(s, x, [&](int64_t r, int64_t at, int64_t t) {
+      loss[r] = -s.weight_of(t) * to_double(x.as<T>()[at]);
+    });
+  });
   finish(c, loss, s);
 }
 
 void nll_backward_reference(const KernelCall& c) {
-  Samples s(c, c.in[1], weight_array(c, 3), c.out[0].shape[1]);
+  const Array& gx = c.out[0];
+  Samples s(c, c.in[1], weight_array(c, 3), gx.shape[1]);
   if (s.rows == 0) return;
   Incoming g(c, 2);
-  Dense<double> gx(c.out[0].numel);
-  gx.fill(0);
-  for (int64_t r = 0; r < s.rows; ++r)
-    if (int64_t t = s.label(r); t >= 0) gx[s.base(r) + t * s.inner] = -s.weight_of(t) * g[r];
-  gx.store(c.out[0]);
+  detail::zero_array(gx);
+  visit_dtype(gx.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    each_labelled(s, gx, [&](int64_t r, int64_t at, int64_t t) {
+      gx.as<T>()[at] = detail::scalar_as<T>(-s.weight_of(t) * g[r]);
+    });
+  });
 }
 
 // ---- the same with public ops, for higher orders and vmap

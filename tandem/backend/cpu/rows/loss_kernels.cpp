@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy in f32 and its derivative: one pass of vector code over each row of logits,
-// or over columns of them where samples have inner dimensions (the pixels of a segmentation). Other
-// dtypes run the row's reference.
+// softmax_cross_entropy and its derivative: one pass of vector code over each row of logits, or
+// over columns of them where samples have inner dimensions (the pixels of a segmentation). Logits
+// of 16 bits are widened a row at a time, columns of them as a whole. f64 runs the row's reference.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/backend/cpu/rows/row_internal.h"
+#include "tandem/backend/cpu/widened_internal.h"
 #include "tandem/base/math_prelude.h"
 #include "tandem/base/parallel.h"
+#include "tandem/codegen/tile_kernels.h"
 #include "tandem/ops/nn/loss.h"
 
 namespace tandem::detail {
@@ -18,12 +21,38 @@ enum { kMean, kSum, kNone };
 
 bool dense(const Array& a, DType t) { return a.dtype == t && a.contiguous && !a.is_scalar; }
 
+// n floats from element `at` of an array on: its own, or widened into `to`.
+const float* floats_of(const Array& a, int64_t at, int64_t n, float* to) {
+  if (a.dtype == DType::f32) return a.as<float>() + at;
+  codegen::tiles().load[static_cast<int>(a.dtype)](to, a.as<uint16_t>() + at, nullptr, nullptr,
+                                                   nullptr, n);
+  return to;
+}
+float float_of(const Array& a, int64_t at) {
+  float v;
+  return *floats_of(a, at, 1, &v);
+}
+// Where n floats are to be written, and the end of that: rounds them into a 16-bit array.
+float* room_for(const Array& a, int64_t at, float* own) {
+  return a.dtype == DType::f32 ? a.as<float>() + at : own;
+}
+void keep_floats(const Array& a, int64_t at, int64_t n, const float* from) {
+  if (a.dtype == DType::f32) return;
+  codegen::tiles().store[static_cast<int>(a.dtype)](a.as<uint16_t>() + at, from, nullptr, nullptr,
+                                                    nullptr, n);
+}
+// A thread's row of floats where an array has 16 bits.
+std::vector<float> row_of(const Array& a, int64_t n) {
+  return std::vector<float>(a.dtype == DType::f32 ? 0 : static_cast<size_t>(n));
+}
+
 // Logits [n, classes, inner], labels and class weights of a call; the weights are input `w`. Rows
 // are counted as the labels are: n * inner of them.
 struct Rows {
   const ClassLossAttrs& attrs;
   int64_t classes, inner, rows;
-  const float *x, *weight;
+  const Array& logits;
+  const float* weight;
   const int64_t* target;
   double smoothing, smooth_weight = 0;
   ErrorWord* error;
@@ -33,7 +62,7 @@ struct Rows {
         classes(c.in[ix].shape[1]),
         inner(c.in[ix].numel / (c.in[ix].shape[0] * classes)),
         rows(c.in[ix].shape[0] * inner),
-        x(c.in[ix].as<float>()),
+        logits(c.in[ix]),
         weight(c.n_in > w && c.in[w].present() ? c.in[w].as<float>() : nullptr),
         target(c.in[ix + 1].as<int64_t>()),
         smoothing(attrs.label_smoothing / static_cast<double>(classes)),
@@ -54,8 +83,9 @@ struct Rows {
   }
   // Logit j of row r.
   float logit(int64_t r, int64_t j) const {
-    return x[(r / inner * classes + j) * inner + r % inner];
+    return float_of(logits, (r / inner * classes + j) * inner + r % inner);
   }
+  const float* x() const { return logits.as<float>(); }
   // f(row, count, offset of their first logit) for rows that are columns beside each other.
   template <class F>
   void for_columns(int64_t first, int64_t last, F&& f) const {
@@ -70,9 +100,11 @@ struct Rows {
 
 bool supports_rows(const KernelCall& c, int ix, int w) {
   const Array& x = c.in[ix];
-  return x.rank >= 2 && x.numel > 0 && dense(x, DType::f32) && dense(c.in[ix + 1], DType::i64) &&
+  const bool narrow = x.dtype == DType::bf16 || x.dtype == DType::f16;
+  return x.rank >= 2 && x.numel > 0 && dense(x, x.dtype) && dense(c.in[ix + 1], DType::i64) &&
+         (x.dtype == DType::f32 || (narrow && x.numel == x.shape[0] * x.shape[1])) &&
          (c.n_in <= w || !c.in[w].present() || dense(c.in[w], DType::f32)) &&
-         c.out[0].dtype == DType::f32;
+         c.out[0].dtype == x.dtype;
 }
 
 bool forward_supports(const KernelCall& c) { return supports_rows(c, 0, 2); }
@@ -124,55 +156,65 @@ void forward_run(const KernelCall& c) {
     };
     if (s.inner > 1)
       return s.for_columns(first, last, [&](int64_t r, int64_t n, int64_t at) {
-        l.column_sum_exp({s.classes, s.inner, n}, s.x + at, top, sums);
+        l.column_sum_exp({s.classes, s.inner, n}, s.x() + at, top, sums);
         finish(r, n);
       });
+    std::vector<float> row = row_of(s.logits, s.classes);
     for (int64_t r = first; r < last; r += kMostColumns) {
       const int64_t n = std::min(kMostColumns, last - r);
       for (int64_t k = 0; k < n; ++k)
-        sum_exp(l, s.x + (r + k) * s.classes, s.classes, top[k], sums[k]);
+        sum_exp(l, floats_of(s.logits, (r + k) * s.classes, s.classes, row.data()), s.classes,
+                top[k], sums[k]);
       finish(r, n);
     }
   });
   double sum = 0, total = 0;
+  const auto write = [&](int64_t at, double v) {
+    const auto own = static_cast<float>(v);
+    if (c.out[0].dtype == DType::f32) c.out[0].as<float>()[at] = own;
+    keep_floats(c.out[0], at, 1, &own);
+  };
   for (int64_t r = 0; r < s.rows; ++r) {
     const int64_t t = s.target[r];
-    if (s.attrs.reduction == kNone) c.out[0].as<float>()[r] = static_cast<float>(loss[r]);
+    if (s.attrs.reduction == kNone) write(r, loss[r]);
     sum += loss[r];
     if (t != s.attrs.ignore_index && t >= 0 && t < s.classes) total += s.weight_of(t);
   }
-  if (s.attrs.reduction != kNone)
-    *c.out[0].as<float>() = static_cast<float>(s.attrs.reduction == kMean ? sum / total : sum);
+  if (s.attrs.reduction != kNone) write(0, s.attrs.reduction == kMean ? sum / total : sum);
   if (c.out[2].data) *c.out[2].as<float>() = static_cast<float>(total);
 }
 
 bool backward_supports(const KernelCall& c) {
-  return supports_rows(c, 1, 5) && dense(c.in[0], DType::f32) && dense(c.in[3], DType::f32) &&
+  return supports_rows(c, 1, 5) && dense(c.in[0], c.in[1].dtype) && dense(c.in[3], DType::f32) &&
          (c.get_attrs<ClassLossAttrs>().reduction != kMean || dense(c.in[4], DType::f32));
 }
 
 void backward_run(const KernelCall& c) {
   const RowLoops& l = row_loops();
   const Rows s(c, 1, 5);
-  const float *g = c.in[0].as<float>(), *lse = c.in[3].as<float>();
-  auto* gx = c.out[0].as<float>();
+  const float* lse = c.in[3].as<float>();
+  const Array& gx = c.out[0];
   const double total = s.attrs.reduction == kMean ? *c.in[4].as<float>() : 1.0;
-  const auto factor = [&](int64_t r) { return g[s.attrs.reduction == kNone ? r : 0] / total; };
+  const auto factor = [&](int64_t r) {
+    return float_of(c.in[0], s.attrs.reduction == kNone ? r : 0) / total;
+  };
   const auto own = [&](int64_t t) { return s.keep() * s.weight_of(t); };
   const auto smooth = static_cast<float>(s.smoothing);
   const auto rows = [&](int64_t first, int64_t last) {
+    std::vector<float> row = row_of(gx, s.classes);
     for (int64_t r = first; r < last; ++r) {
-      float* to = gx + r * s.classes;
-      const int64_t t = s.label(r);
+      const int64_t at = r * s.classes, t = s.label(r);
+      float* to = room_for(gx, at, row.data());
       if (t < 0) {
         std::fill_n(to, s.classes, 0.0f);
-        continue;
+      } else {
+        const double k = factor(r);
+        l.cross_entropy_grad(to, floats_of(s.logits, at, s.classes, to), lse[r],
+                             static_cast<float>(k), static_cast<float>(own(t) + s.smooth_weight),
+                             smooth, s.weight, s.classes);
+        to[t] = static_cast<float>(to[t] - k * own(t));
       }
-      const double k = factor(r);
-      l.cross_entropy_grad(to, s.x + r * s.classes, lse[r], static_cast<float>(k),
-                           static_cast<float>(own(t) + s.smooth_weight), smooth, s.weight,
-                           s.classes);
-      to[t] = static_cast<float>(to[t] - k * own(t));
+      keep_floats(gx, at, s.classes, to);
     }
   };
   const auto columns = [&](int64_t row, int64_t n, int64_t at) {
@@ -183,10 +225,11 @@ void backward_run(const KernelCall& c) {
       k[p] = label[p] < 0 ? 0.0f : static_cast<float>(factor(row + p));
       sum[p] = label[p] < 0 ? 0.0f : static_cast<float>(own(label[p]) + s.smooth_weight);
     }
-    l.column_cross_entropy_grad({s.classes, s.inner, n}, gx + at, s.x + at, lse + row, k, sum,
+    float* first = gx.as<float>() + at;
+    l.column_cross_entropy_grad({s.classes, s.inner, n}, first, s.x() + at, lse + row, k, sum,
                                 smooth, s.weight);
     for (int64_t p = 0; p < n; ++p) {
-      float* to = gx + at + p;
+      float* to = first + p;
       if (label[p] >= 0) {
         float& mine = to[label[p] * s.inner];
         mine = static_cast<float>(mine - factor(row + p) * own(label[p]));
@@ -233,15 +276,18 @@ void bce_run(const KernelCall& c) {
   c.in[0].dtype == DType::f64 ? bce_loop<double>(c) : bce_loop<float>(c);
 }
 
+constexpr Kernel kLossForward = {forward_supports, nullptr, forward_prepare, forward_run};
+constexpr Kernel kLossBackward = {backward_supports, nullptr, nullptr, backward_run};
+
 }  // namespace
 
 void register_loss_kernels() {
   register_kernel(DeviceKind::cpu, op::binary_cross_entropy,
                   {bce_supports, nullptr, nullptr, bce_run});
-  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy,
-                  {forward_supports, nullptr, forward_prepare, forward_run});
-  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy_backward,
-                  {backward_supports, nullptr, nullptr, backward_run});
+  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy, widened<kLossForward>());
+  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy, kLossForward);
+  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy_backward, widened<kLossBackward>());
+  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy_backward, kLossBackward);
 }
 
 }  // namespace tandem::detail
