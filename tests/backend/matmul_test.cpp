@@ -118,6 +118,26 @@ TEST_F(Matmul, RowsAloneAreRowsOfABatch) {
     expect_same_bits(linear(x.narrow(0, i, 1), w), all.narrow(0, i, 1), "row");
 }
 
+// One row or one column transposes rows in registers: the same sums as next to other columns.
+TEST_F(Matmul, SingleRowsAndColumnsHaveTheBitsOfMany) {
+  const auto& f = cpu_features();
+  for (const detail::GemmTables* t : {&detail::kGemmBase, f.avx2 ? &detail::kGemmAvx2 : nullptr,
+                                      f.avx512 ? &detail::kGemmAvx512 : nullptr}) {
+    if (!t) continue;
+    detail::use_gemm_tables(t);
+    for (int64_t n : {1, 7, 16, 33, 1100})
+      for (int64_t k : {1, 15, 16, 259, 600}) {
+        const Tensor w = random({n, k}), x = random({3, k}), b = random({n});
+        const Tensor all = linear(x, w, b), plain = matmul(w, x.t());
+        const std::string what = fmt::format("{} {}x{}", t->name, n, k);
+        expect_same_bits(linear(x.narrow(0, 1, 1), w, b), all.narrow(0, 1, 1), "row " + what);
+        expect_same_bits(matmul(w, x.select(0, 1)), plain.select(1, 1), "column " + what);
+        expect_same_bits(matmul(w, x.t().select(1, 2)), plain.select(1, 2), "strided " + what);
+      }
+  }
+  detail::use_gemm_tables(nullptr);
+}
+
 TEST_F(Matmul, LongSumsDoNotDependOnThreads) {
   check_product(random({5000, 40}), random({5000, 30}), {true, false}, "");
   check_product(random({20, 20000}), random({20000, 20}), {}, "");

@@ -64,7 +64,7 @@ class Positions {
   }
 
  private:
-  // Whether dimension i and the one behind it are one in every array; they are then made one.
+  // Whether dimension i and the next one are one in every array; they are then made one.
   bool merge(int i) {
     for (int s = 0; s < sets_; ++s)
       if (stride_[s][i] != stride_[s][i + 1] * size_[i + 1]) return false;

@@ -136,8 +136,10 @@ class Runner {
   Runner(const Gemm<T>& g, Buffers<T> buffers, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
       : t_(micro_table<T>()), g_(g), buffers_(buffers), m0_(m0), m1_(m1), n0_(n0), n1_(n1) {
     const int64_t size = sizeof(T), rows = m1 - m0, columns = n1 - n0;
-    pack_b_ = g.bn != 1 || (rows > 2 * t_.rows && g.k > 16 &&
-                            (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes));
+    dots_ = rows == 1 && g.bk == 1 && t_.dots;
+    pack_b_ =
+        !dots_ && (g.bn != 1 || (rows > 2 * t_.rows && g.k > 16 &&
+                                 (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes)));
     const bool far = columns > t_.panel();
     // In strips of a tile's width, a transposed `a` would be fetched line by line.
     pack_a_ =
@@ -147,10 +149,11 @@ class Runner {
 
   void run() {
     constexpr int64_t kDepth = Blocks<T>::kDepth;
-    const int64_t columns = Blocks<T>::columns();
     // Tiles of one height over all rows, distributed evenly over blocks. Blocks that an epilogue
     // rereads stay in the cache together with its own operands.
     const int64_t rows = m1_ - m0_, count = (rows + t_.rows - 1) / t_.rows;
+    // A packed panel that is used once stays in the first-level cache.
+    const int64_t columns = (pack_b_ && count == 1) || dots_ ? t_.panel() : Blocks<T>::columns();
     const int64_t most = std::max(Blocks<T>::kRows / t_.rows / (g_.epilogue ? 2 : 1), int64_t{1});
     const int64_t blocks = (count + most - 1) / most;
     for (int64_t n = n0_; n < n1_; n += columns) {
@@ -189,6 +192,11 @@ class Runner {
              int64_t k_end) {
     const int64_t rows = m_end - m, depth = k_end - k;
     const int64_t panel = t_.panel();
+    if (dots_) {
+      t_.dots({g_.b + n * g_.bn + k, g_.bn, n_end - n, g_.a + m * g_.am + k * g_.ak, g_.ak, depth,
+               g_.c + m * g_.c_row + n, g_.bias ? g_.bias + n : nullptr, g_.accumulate || k > 0});
+      return;
+    }
     fetch_a(m, m_end, k, k_end);
     if (pack_a_) {
       for (int64_t i = 0; i < count; ++i) {
@@ -221,7 +229,26 @@ class Runner {
   Buffers<T> buffers_;
   int64_t m0_, m1_, n0_, n1_;
   bool pack_a_, pack_b_;
+  bool dots_;  ///< the only row: b's rows lie along k
 };
+
+// A matrix times one column is the transposed matmul: rows of `a` are packed into the lanes of a
+// vector, of which a single column would use one.
+template <class T>
+Gemm<T> rows_as_columns(const Gemm<T>& g) {
+  if (g.n != 1 || g.m == 1 || g.ak != 1 || g.c_row != 1 || g.bias || g.epilogue) return g;
+  Gemm<T> t = g;
+  t.m = 1;
+  t.n = g.m;
+  t.a = g.b;
+  t.am = g.bn;
+  t.ak = g.bk;
+  t.b = g.a;
+  t.bk = g.ak;
+  t.bn = g.am;
+  t.c_row = g.m;
+  return t;
+}
 
 // Parts of rows are ranges of memory, split as loops over the result split it: a thread will most
 // likely reread what it wrote. Parts of the columns must be this much cheaper.
@@ -272,7 +299,9 @@ const MicroTable<double>& micro_table<double>() {
 
 template <class T>
 size_t gemm_scratch(int64_t m, int64_t n, int64_t k) {
-  return static_cast<size_t>(a_elements<T>(m, k) + b_elements<T>(n, k)) * sizeof(T);
+  int64_t most = a_elements<T>(m, k) + b_elements<T>(n, k);
+  if (n == 1) most = std::max(most, a_elements<T>(1, k) + b_elements<T>(m, k));
+  return static_cast<size_t>(most) * sizeof(T);
 }
 
 template <class T>
@@ -281,7 +310,8 @@ void gemm_serial(const Gemm<T>& g, void* scratch) {
 }
 
 template <class T>
-void gemm_part(const Gemm<T>& g, int w, int workers, void* scratch) {
+void gemm_part(const Gemm<T>& given, int w, int workers, void* scratch) {
+  const Gemm<T> g = rows_as_columns(given);
   int64_t parts_m, parts_n;
   grid(g, workers, parts_m, parts_n);
   if (w >= parts_m * parts_n) return;

@@ -91,6 +91,7 @@ struct F32 {
   static void store_part(T* p, Mask m, V v) { _mm256_maskstore_ps(p, m, v); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   static constexpr auto transpose = transpose_f32;
+  [[gnu::always_inline]] static void turn(__m256 (&r)[8]) { transpose_block(r); }
 };
 
 struct F64 {

@@ -92,6 +92,7 @@ struct F32 {
   static void store_part(T* p, Mask m, V v) { _mm512_mask_storeu_ps(p, m, v); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   static constexpr auto transpose = transpose_f32;
+  [[gnu::always_inline]] static void turn(__m512 (&r)[16]) { transpose_block(r); }
 };
 
 struct F64 {

@@ -37,6 +37,19 @@ inline constexpr int64_t kAheadSteps = 4;
 template <class T>
 using MicroKernel = void (*)(const MicroCall<T>&);
 
+/// c[j] = bias[j] (or 0) + sum over k of a[j * row + k] * x[k * step] for j < rows, k in order;
+/// with `accumulate` just the sum is added to c.
+template <class T>
+struct DotCall {
+  const T* a = nullptr;
+  int64_t row = 0, rows = 0;
+  const T* x = nullptr;
+  int64_t step = 0, k = 0;
+  T* c = nullptr;
+  const T* bias = nullptr;
+  bool accumulate = false;
+};
+
 inline constexpr int kMaxMicroRows = 14;
 
 template <class T>
@@ -51,6 +64,7 @@ struct MicroTable {
                     int64_t depth);
   /// to[k * n + i] = from[k * step + i] for i < n <= rows, k < depth.
   void (*pack)(T* to, const T* from, int64_t step, int64_t n, int64_t depth);
+  void (*dots)(const DotCall<T>&);  ///< nullptr where registers cannot be transposed
 
   /// Columns of the widest tile.
   int64_t panel() const { return 2 * width; }
