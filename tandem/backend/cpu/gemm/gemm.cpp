@@ -232,11 +232,13 @@ class Runner {
   bool dots_;  ///< the only row: b's rows lie along k
 };
 
-// A matrix times one column is the transposed matmul: rows of `a` are packed into the lanes of a
-// vector, of which a single column would use one.
+// A matrix times one column is the transposed matmul: rows of `a` go into the lanes of a vector, of
+// which a single column would use one. Nothing is packed then.
 template <class T>
 Gemm<T> rows_as_columns(const Gemm<T>& g) {
-  if (g.n != 1 || g.m == 1 || g.ak != 1 || g.c_row != 1 || g.bias || g.epilogue) return g;
+  if (!micro_table<T>().dots || g.n != 1 || g.m == 1 || g.ak != 1 || g.c_row != 1 || g.bias ||
+      g.epilogue)
+    return g;
   Gemm<T> t = g;
   t.m = 1;
   t.n = g.m;
@@ -299,9 +301,7 @@ const MicroTable<double>& micro_table<double>() {
 
 template <class T>
 size_t gemm_scratch(int64_t m, int64_t n, int64_t k) {
-  int64_t most = a_elements<T>(m, k) + b_elements<T>(n, k);
-  if (n == 1) most = std::max(most, a_elements<T>(1, k) + b_elements<T>(m, k));
-  return static_cast<size_t>(most) * sizeof(T);
+  return static_cast<size_t>(a_elements<T>(m, k) + b_elements<T>(n, k)) * sizeof(T);
 }
 
 template <class T>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax and log_softmax of f32 lines along any dimension, forward and backward. Lines that are
-// not contiguous have the same bits: where many lie beside each other they are computed as columns,
-// else they are transposed in blocks and computed as rows are.
+// softmax and log_softmax of f32 lines along any dimension, forward and backward. All have the same
+// bits: where many lines lie beside each other they are computed as columns, other lines that are
+// not contiguous are transposed in blocks and computed as rows are; short rows are transposed and
+// computed as columns in the forward pass.
 // Other dtypes are row programs (row_kernels.cpp).
 #include <algorithm>
 #include <vector>
@@ -19,6 +20,7 @@ namespace {
 constexpr int64_t kBlockFloats = 32 * 1024;  ///< of a transposed block: stays in the cache
 constexpr int64_t kLeastLines = 16, kMostLines = 128;
 constexpr int64_t kFewestColumns = 8;
+constexpr int64_t kShortLine = 64;
 
 bool lines_supported(const KernelCall& c) {
   for (int i = 0; i < c.n_in; ++i)
@@ -63,19 +65,44 @@ void for_transposed(const KernelCall& c, int64_t outer, int64_t n, int64_t inner
   });
 }
 
-// g(Columns, offset) for the lines of arrays [outer, n, inner].
-template <class G>
-void for_columns(int64_t outer, int64_t n, int64_t inner, G&& g) {
+// g(Columns, their result and inputs) for the lines of arrays [outer, n, inner].
+template <int kIns, class G>
+void for_columns(const KernelCall& c, int64_t outer, int64_t n, int64_t inner, G&& g) {
   const int64_t pieces = (inner + kMostColumns - 1) / kMostColumns;
   parallel_for(0, outer * pieces, 1 + 4096 / (kMostColumns * n), [&](int64_t first, int64_t last) {
     for (int64_t u = first; u < last; ++u) {
-      const int64_t begin = u % pieces * kMostColumns;
-      g(Columns{n, inner, std::min(kMostColumns, inner - begin)}, u / pieces * n * inner + begin);
+      const int64_t begin = u % pieces * kMostColumns, at = u / pieces * n * inner + begin;
+      const float* in[kIns];
+      for (int i = 0; i < kIns; ++i) in[i] = c.in[i].as<float>() + at;
+      g(Columns{n, inner, std::min(kMostColumns, inner - begin)}, c.out[0].as<float>() + at, in);
     }
   });
 }
 
-// f(Line) for all lines along the call's dimension, or g(Columns, offset).
+// The same for rows of n elements, transposed: worth it where exponentials would not fill vectors.
+template <class G>
+void for_short_rows(const KernelCall& c, int64_t rows, int64_t n, G&& g) {
+  const MicroTable<float>& table = micro_table<float>();
+  const int64_t blocks = (rows + kMostColumns - 1) / kMostColumns;
+  parallel_for(0, blocks, 1 + 8192 / (kMostColumns * n), [&](int64_t first, int64_t last) {
+    // Room for whole vectors, see transpose(); not a multiple of pages apart.
+    alignas(64) float x[kMostColumns * kShortLine + 512], y[kMostColumns * kShortLine + 512];
+    for (int64_t u = first; u < last; ++u) {
+      const int64_t begin = u * kMostColumns, count = std::min(kMostColumns, rows - begin);
+      table.transpose(x, count, c.in[0].as<float>() + begin * n, n, count, n);
+      const float* const in[] = {x};
+      g(Columns{n, count, count}, y, in);
+      float* to = c.out[0].as<float>() + begin * n;
+      if (n >= table.width)
+        table.transpose(to, n, y, count, n, count);
+      else
+        for (int64_t r = 0; r < count; ++r)
+          for (int64_t k = 0; k < n; ++k) to[r * n + k] = y[k * count + r];
+    }
+  });
+}
+
+// f(Line) for lines along the call's dimension, or g(Columns, result, inputs).
 template <int kIns, class F, class G>
 void for_lines(const KernelCall& c, F&& f, G&& g) {
   const Array& x = c.in[0];
@@ -84,8 +111,10 @@ void for_lines(const KernelCall& c, F&& f, G&& g) {
   int64_t inner = 1;
   for (int d = dim + 1; d < x.rank; ++d) inner *= x.shape[d];
   const int64_t lines = x.numel / n;
-  if (inner >= kFewestColumns) return for_columns(lines / inner, n, inner, g);
+  if (inner >= kFewestColumns) return for_columns<kIns>(c, lines / inner, n, inner, g);
   if (inner > 1) return for_transposed<kIns>(c, lines / inner, n, inner, f);
+  if constexpr (kIns == 1)
+    if (n < kShortLine && lines >= kLeastLines) return for_short_rows(c, lines, n, g);
   parallel_for(0, lines, std::max<int64_t>(1, 8192 / n), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       Line<kIns> line{{}, c.out[0].as<float>() + r * n, n};
@@ -97,21 +126,17 @@ void for_lines(const KernelCall& c, F&& f, G&& g) {
 
 void softmax_lines(const KernelCall& c) {
   const RowLoops& l = row_loops();
-  const auto* x = c.in[0].as<float>();
-  auto* y = c.out[0].as<float>();
   for_lines<1>(
       c,
       [&](const Line<1>& v) {
         const float sum = l.exp(v.out, v.in[0], l.max(v.in[0], v.n), v.n);
         l.scale(v.out, v.out, 1.0f / sum, v.n);
       },
-      [&](const Columns& v, int64_t at) { l.column_softmax(v, y + at, x + at); });
+      [&](const Columns& v, float* y, const float* const* in) { l.column_softmax(v, y, in[0]); });
 }
 
 void log_softmax_lines(const KernelCall& c) {
   const RowLoops& l = row_loops();
-  const auto* x = c.in[0].as<float>();
-  auto* y = c.out[0].as<float>();
   for_lines<1>(
       c,
       [&](const Line<1>& v) {
@@ -119,32 +144,32 @@ void log_softmax_lines(const KernelCall& c) {
         const float sum = l.exp(v.out, v.in[0], top, v.n);
         l.log_softmax(v.out, v.in[0], top, tdm_logf(sum), v.n);
       },
-      [&](const Columns& v, int64_t at) { l.column_log_softmax(v, y + at, x + at); });
+      [&](const Columns& v, float* y, const float* const* in) {
+        l.column_log_softmax(v, y, in[0]);
+      });
 }
 
 void softmax_backward_lines(const KernelCall& c) {
   const RowLoops& l = row_loops();
-  const auto *gy = c.in[0].as<float>(), *y = c.in[1].as<float>();
-  auto* gx = c.out[0].as<float>();
   for_lines<2>(
       c,
       [&](const Line<2>& v) {
         l.softmax_grad(v.out, v.in[0], v.in[1], l.dot(v.in[0], v.in[1], v.n), v.n);
       },
-      [&](const Columns& v, int64_t at) { l.column_softmax_grad(v, gx + at, gy + at, y + at); });
+      [&](const Columns& v, float* gx, const float* const* in) {
+        l.column_softmax_grad(v, gx, in[0], in[1]);
+      });
 }
 
 void log_softmax_backward_lines(const KernelCall& c) {
   const RowLoops& l = row_loops();
-  const auto *gy = c.in[0].as<float>(), *y = c.in[1].as<float>();
-  auto* gx = c.out[0].as<float>();
   for_lines<2>(
       c,
       [&](const Line<2>& v) {
         l.log_softmax_grad(v.out, v.in[0], v.in[1], l.sum(v.in[0], v.n), v.n);
       },
-      [&](const Columns& v, int64_t at) {
-        l.column_log_softmax_grad(v, gx + at, gy + at, y + at);
+      [&](const Columns& v, float* gx, const float* const* in) {
+        l.column_log_softmax_grad(v, gx, in[0], in[1]);
       });
 }
 
