@@ -15,6 +15,7 @@ void add_compile(CLI::App& app, int& code);
 void add_config(CLI::App& app, int& code);
 void add_convert(CLI::App& app, int& code);
 void add_export(CLI::App& app, int& code);
+void add_deploy(CLI::App& app, int& code);
 void add_demo(CLI::App& app, int& code);
 void add_doctor(CLI::App& app, int& code);
 void add_find(CLI::App& app, int& code);

@@ -116,6 +116,7 @@ int run(int argc, char** argv) {
   add_config(app, code);
   add_tune(app, code);
   add_serve(app, code);
+  add_deploy(app, code);
   add_data(app, code);
   add_limits(app);
   try {

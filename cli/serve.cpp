@@ -113,7 +113,8 @@ void add_serve(CLI::App& app, int& code) {
       "TorchServe, SageMaker and Vertex AI; docs/serving.md has the settings");
   auto o = std::make_shared<ServeOptions>();
   verb->add_option("models", o->models, "A folder of models, a run's folder, or an ONNX file");
-  verb->add_option("--config", o->config, "A YAML file of settings");
+  verb->add_option("--config", o->config, "A YAML file of settings")
+      ->envname(serve::kConfigVariable);
   verb->add_option("--port", o->port, "The port (8000); 0: one that is free");
   verb->add_option("--host", o->host, "The address to listen at (127.0.0.1)");
   verb->add_option("--keys", o->keys, "A file of API keys, as \"infer,metrics KEY\" on each line");

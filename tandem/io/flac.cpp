@@ -11,6 +11,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
+#include "tandem/base/opens_library.h"
 #include "tandem/io/audio.h"
 #include "tandem/tensor/strided.h"
 
@@ -21,7 +22,7 @@ namespace {
 #define TD_FLAC_TEXT(x) TD_FLAC_TEXT_(x)
 // Its symlinks are named after the interface number minus its age.
 static_assert(FLAC_API_VERSION_AGE == 0, "libFLAC's file has another name");
-constexpr const char* kFile = "libFLAC.so." TD_FLAC_TEXT(FLAC_API_VERSION_CURRENT);
+#define TD_FLAC_FILE "libFLAC.so." TD_FLAC_TEXT(FLAC_API_VERSION_CURRENT)
 
 struct Library {
 #define TD_FLAC_FUNCTIONS(X)     \
@@ -36,7 +37,7 @@ struct Library {
 #undef X
   bool whole = false;
   Library() {
-    void* handle = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+    void* handle = ::dlopen(TD_OPENS_LIBRARY(TD_FLAC_FILE), RTLD_NOW | RTLD_LOCAL);
     if (!handle) return;
     whole = true;
 #define X(name)                                                                                  \
@@ -133,7 +134,7 @@ Audio decode_flac(std::string_view bytes, const ReadAudioOptions& o, std::string
       flac.whole, Unsupported,
       "'{}' is a FLAC file, and {} is not installed\nInstall it (Debian: libflac{}) or convert "
       "the file to WAV.",
-      name, kFile, FLAC_API_VERSION_CURRENT);
+      name, TD_FLAC_FILE, FLAC_API_VERSION_CURRENT);
   Job j{.bytes = bytes, .limit = o.limit};
   struct Decoder {
     const Library& flac;

@@ -9,6 +9,9 @@
 
 namespace tandem::serve {
 
+/// The variable that names the file of settings where `--config` does not.
+inline constexpr const char* kConfigVariable = "TANDEM_SERVE_CONFIG";
+
 struct ServerSettings {
   std::string models = "";
   std::string host = "127.0.0.1";

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include "tandem/base/error.h"
+#include "tandem/base/opens_library.h"
 #include "tandem/text/onig_internal.h"
 
 namespace tandem::text {
@@ -16,7 +17,7 @@ void find(void* library, const char* name, T& out) {
 
 Onig open() {
   // Never closed: expressions that outlive main() still need it to free themselves.
-  void* library = dlopen(TANDEM_ONIG_NAME, RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(TD_OPENS_LIBRARY(TANDEM_ONIG_NAME), RTLD_NOW | RTLD_LOCAL);
   TD_CHECK(library, Unsupported,
            "tokenizers with regular expressions need {}, which cannot be opened: {}. On Debian it "
            "comes with the package libonig5",

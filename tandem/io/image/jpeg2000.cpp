@@ -15,6 +15,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
+#include "tandem/base/opens_library.h"
 #include "tandem/io/image/jpeg2000_internal.h"
 #include "tandem/io/image/system_image_internal.h"
 #include "tandem/io/shared_library_internal.h"
@@ -77,7 +78,7 @@ struct OpenJpeg {
   void (*free_image)(Image*) = nullptr;
   bool whole = false;
   OpenJpeg() {
-    SharedLibrary file("libopenjp2.so.7");
+    SharedLibrary file(TD_OPENS_LIBRARY("libopenjp2.so.7"));
     file.find("opj_create_decompress", new_codec);
     file.find("opj_destroy_codec", free_codec);
     file.find("opj_set_error_handler", on_error);

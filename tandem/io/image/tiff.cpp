@@ -9,6 +9,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
+#include "tandem/base/opens_library.h"
 #include "tandem/io/image/system_image_internal.h"
 #include "tandem/io/shared_library_internal.h"
 
@@ -41,7 +42,7 @@ struct LibTiff {
   int (*read)(Tiff*, uint32_t, uint32_t, uint32_t*, int, int) = nullptr;
   bool whole = false;
   LibTiff() {
-    SharedLibrary file("libtiff.so.6");
+    SharedLibrary file(TD_OPENS_LIBRARY("libtiff.so.6"));
     file.find("TIFFOpenOptionsAlloc", new_options);
     file.find("TIFFOpenOptionsFree", free_options);
     file.find("TIFFOpenOptionsSetMaxSingleMemAlloc", set_most_memory);

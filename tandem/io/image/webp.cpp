@@ -5,6 +5,7 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/base/error.h"
+#include "tandem/base/opens_library.h"
 #include "tandem/io/image/system_image_internal.h"
 #include "tandem/io/shared_library_internal.h"
 
@@ -23,7 +24,7 @@ struct LibWebp {
   uint8_t* (*rgba)(const uint8_t*, size_t, uint8_t*, size_t, int) = nullptr;
   bool whole = false;
   LibWebp() {
-    SharedLibrary file("libwebp.so.7");
+    SharedLibrary file(TD_OPENS_LIBRARY("libwebp.so.7"));
     file.find("WebPGetFeaturesInternal", features);
     file.find("WebPDecodeRGBInto", rgb);
     file.find("WebPDecodeRGBAInto", rgba);

@@ -148,10 +148,15 @@ std::map<int64_t, std::string> ModelFolder::chosen(const std::string& name,
   return all;
 }
 
+std::string ModelFolder::settings_file(const std::string& name) const {
+  std::string file = path_of(name) + "/serve.yaml";
+  return file_exists(file) ? file : "";
+}
+
 ModelSettings ModelFolder::settings(const std::string& name, const ModelSettings& defaults) const {
-  const std::string file = path_of(name) + "/serve.yaml";
+  const std::string file = settings_file(name);
   ModelSettings s = defaults;
-  if (!file_exists(file)) return s;
+  if (file.empty()) return s;
   const io::Yaml root = io::parse_yaml(read_file(file, size_t{1} << 20), name + "/serve.yaml");
   recipe::Options o(&root, "", name + "/serve.yaml");
   recipe::read_fields(o, s);

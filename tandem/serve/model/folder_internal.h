@@ -31,9 +31,12 @@ class ModelFolder {
   /// of another form, and a name that occurs twice.
   std::vector<TextAdapter> adapters(const std::string& name, const ModelSettings& s) const;
   const std::string& root() const { return root_; }
+  /// The folder or file of a model. Throws Value for a name that is not in the folder.
+  std::string path_of(const std::string& name) const;
+  /// The path of a model's settings; "" where it has none.
+  std::string settings_file(const std::string& name) const;
 
  private:
-  std::string path_of(const std::string& name) const;
   void check_inside(const std::string& path) const;
   std::string root_, own_name_;  ///< own_name_: the root is a model itself
   bool links_;

@@ -49,6 +49,12 @@ double bytes_of_token(models::PretrainedModel& model) {
 
 }  // namespace
 
+double bytes_of_cache(models::PretrainedModel& model, const TextEngineOptions& o) {
+  const int64_t tokens = o.streams * up(length_of(model, o), o.block) * o.block;
+  return std::min(static_cast<double>(tokens) * bytes_of_token(model),
+                  static_cast<double>(o.cache_bytes));
+}
+
 TextSteps::TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& o,
                      int64_t wide)
     : model_(std::move(model)), length_(length_of(*model_, o)), wide_(wide) {

@@ -22,6 +22,9 @@ struct TextPart {
   int64_t adapter = 0;
 };
 
+/// What the keys and values of all texts take at most, without adapters and a draft model.
+double bytes_of_cache(models::PretrainedModel& model, const TextEngineOptions& options);
+
 class TextSteps {
  public:
   /// `wide`: how many tokens of several texts at once a step may read.

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row for each place: its settings, its files, and how it is started. New places are added
+// here.
+#include "tandem/serve/deploy/targets_internal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tandem/base/error.h"
+#include "tandem/serve/deploy/target_texts_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In a container the address is the container's own; what reaches it is the cluster's choice.
+std::vector<std::string> container_settings(const DeployOptions& o, int port) {
+  std::vector<std::string> out = {"models=/models", "host=0.0.0.0", fmt::format("port={}", port),
+                                  "insecure=true", "defaults.copy=false"};
+  if (!o.keys.empty()) out.push_back(std::string("keys=") + kKeysInImage);
+  return out;
+}
+std::vector<std::string> docker_settings(const DeployOptions& o) {
+  return container_settings(o, 8000);
+}
+// A pod that is being deleted still gets requests until every proxy knows.
+std::vector<std::string> k8s_settings(const DeployOptions& o) {
+  std::vector<std::string> out = container_settings(o, 8000);
+  out.emplace_back("drain_delay=5");
+  return out;
+}
+std::vector<std::string> cloud_settings(const DeployOptions& o) {
+  TD_CHECK(o.keys.empty(), Value,
+           "{} asks its callers itself, and sends no API key\nLeave --keys out.", o.target);
+  return container_settings(o, 8080);
+}
+std::vector<std::string> systemd_settings(const DeployOptions& o) {
+  std::vector<std::string> out = {"models=models", "defaults.copy=false"};
+  if (!o.keys.empty()) out.emplace_back("keys=keys");
+  return out;
+}
+
+// What the templates of all targets name.
+std::string filled(const char* text, const Deployment& d) {
+  using fmt::arg;
+  const bool keyed = !d.options.keys.empty();
+  const double stop = d.settings.drain_delay + d.settings.drain_seconds + 10;
+  return fmt::format(
+      fmt::runtime(text), arg("name", d.name), arg("image", d.image), arg("tag", d.options.tag),
+      arg("port", d.settings.port), arg("memory", mebibytes(d.memory)),
+      arg("model", d.models.names[0]), arg("stop", static_cast<int64_t>(stop)),
+      arg("memory_docker", fmt::format("{:.0f}m", d.memory / 1048576)),
+      arg("memory_systemd", fmt::format("{:.0f}M", d.memory / 1048576)),
+      arg("key_argument", keyed ? " --set keys=%d/keys" : ""), arg("loader", d.program.interpreter),
+      arg("loader_name", fs::path(d.program.interpreter).filename().string()),
+      arg("libraries", d.program.folder), arg("key_mount", keyed ? kKeyMount : ""),
+      arg("key_volume", keyed ? fmt::format(kKeyVolume, d.name) : ""),
+      arg("key_resource", keyed ? "  - secret.yaml\n" : ""),
+      arg("key_option",
+          keyed ? fmt::format(" --user \"$(id -u):$(id -g)\" -v \"$PWD/keys:{}:ro\"", kKeysInImage)
+                : ""),
+      arg("key_credential",
+          keyed ? fmt::format("LoadCredential=keys:/etc/tandem/{}.keys\n", d.name) : ""));
+}
+
+// For those who want their own base: the image's files, and the loader that belongs to them.
+std::string dockerfile(const Deployment& d, const std::vector<std::string>& layers) {
+  std::string adds;
+  for (const std::string& digest : layers)
+    adds += fmt::format("ADD image/blobs/sha256/{} /\n", digest);
+  return filled(kDockerfileHead, d) + adds + filled(kDockerfile, d);
+}
+
+std::vector<TextFile> container_files(const Deployment& d) {
+  std::vector<TextFile> out = {{"Dockerfile", dockerfile(d, d.layers)}};
+  if (!d.options.keys.empty()) out.push_back({"keys", read_file(d.options.keys, 1 << 20), 0600});
+  return out;
+}
+
+std::vector<TextFile> docker_files(const Deployment& d) { return container_files(d); }
+
+std::string indented(const std::string& text, const std::string& by) {
+  std::string out;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find('\n', from), text.size());
+    out += by + text.substr(from, end - from) + "\n";
+    from = end + 1;
+  }
+  return out;
+}
+
+std::vector<TextFile> k8s_files(const Deployment& d) {
+  std::vector<TextFile> out = {{"Dockerfile", dockerfile(d, d.layers)},
+                               {"deployment.yaml", filled(kDeployment, d)},
+                               {"service.yaml", filled(kService, d)},
+                               {"hpa.yaml", filled(kAutoscaler, d)},
+                               {"kustomization.yaml", filled(kKustomization, d)}};
+  if (!d.options.keys.empty())
+    out.push_back({"secret.yaml",
+                   filled(kSecret, d) + indented(read_file(d.options.keys, 1 << 20), "    "),
+                   0600});
+  return out;
+}
+
+std::vector<TextFile> sagemaker_files(const Deployment& d) {
+  return {{"Dockerfile", dockerfile(d, d.layers)}, {"deploy.sh", filled(kSageMaker, d), 0755}};
+}
+std::vector<TextFile> vertex_files(const Deployment& d) {
+  return {{"Dockerfile", dockerfile(d, d.layers)}, {"deploy.sh", filled(kVertex, d), 0755}};
+}
+std::vector<TextFile> systemd_files(const Deployment& d) {
+  std::vector<TextFile> out = {{d.name + ".service", filled(kUnit, d)},
+                               {"install.sh", filled(kInstall, d), 0755}};
+  if (!d.options.keys.empty()) out.push_back({"keys", read_file(d.options.keys, 1 << 20), 0600});
+  return out;
+}
+
+std::string docker_next(const Deployment& d) { return filled(kDockerNext, d); }
+std::string k8s_next(const Deployment& d) { return filled(kK8sNext, d); }
+std::string systemd_next(const Deployment& d) { return filled(kSystemdNext, d); }
+std::string sagemaker_next(const Deployment& d) { return filled(kSageMakerNext, d); }
+std::string vertex_next(const Deployment& d) { return filled(kVertexNext, d); }
+
+}  // namespace
+
+const std::vector<DeployTarget>& deploy_table() {
+  const std::vector<std::string> serve = {"/usr/bin/tandem", "serve"};
+  static const std::vector<DeployTarget> table = {
+      {"docker", true, docker_settings, serve, {}, docker_files, docker_next},
+      {"systemd", false, systemd_settings, {}, {}, systemd_files, systemd_next},
+      {"k8s", true, k8s_settings, serve, {}, k8s_files, k8s_next},
+      // SageMaker starts images with the argument `serve`.
+      {"sagemaker",
+       true,
+       cloud_settings,
+       {"/usr/bin/tandem"},
+       {"serve"},
+       sagemaker_files,
+       sagemaker_next},
+      {"vertex", true, cloud_settings, serve, {}, vertex_files, vertex_next},
+  };
+  return table;
+}
+
+}  // namespace tandem::serve
