@@ -41,6 +41,13 @@ class Histogram {
     return n;
   }
 
+  /// Calls f(seconds, how many) for each bucket that holds something, shortest times first.
+  template <class F>
+  void each(const F& f) const {
+    for (size_t i = 0; i < kBuckets; ++i)
+      if (const uint64_t n = buckets_[i].load(std::memory_order_relaxed)) f(middle(i), n);
+  }
+
  private:
   static constexpr size_t kParts = 16, kBuckets = 48 * kParts;
   static size_t bucket(uint64_t n) {

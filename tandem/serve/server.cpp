@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -78,6 +80,13 @@ bool is_foreign(const HttpRequest& r) {
   return scheme == std::string::npos || !is_loopback(std::string_view(*origin).substr(scheme + 3));
 }
 
+bool is_of_same_host(const HttpRequest& r) {
+  const std::string* origin = r.header("origin");
+  const std::string* host = r.header("host");
+  const size_t scheme = origin ? origin->find("://") : std::string::npos;
+  return host && scheme != std::string::npos && origin->substr(scheme + 3) == *host;
+}
+
 void front_page(Call& call) {
   std::string text = "Tandem serves:\n";
   for (const ModelVersionPtr& v : call.server.repository.all())
@@ -91,7 +100,9 @@ void front_page(Call& call) {
 
 void route(Call& call) {
   const std::string first = call.path.empty() ? "" : call.path[0];
+  if (handle_page(call)) return;
   if (call.path.empty()) {
+    if (asks_for_page(call.request())) refuse(404, "this server has no page");
     call.only("GET");
     return front_page(call);
   }
@@ -207,8 +218,11 @@ struct Server::State {
       : options(checked(std::move(o))),
         repository(
             {.folder = options.models, .defaults = options.defaults, .links = options.links}),
-        context{options, repository, [this] { return http->draining(); },
+        context{options,
+                repository,
+                [this] { return http->draining(); },
                 [this] { return http->counts(); },
+                [this] { return limited.load(); },
                 [this](std::function<void()> task) { aside->post(std::move(task)); }} {
     repository.load_all();
     options.http.reloaded = [this] { read_keys(); };
@@ -244,12 +258,9 @@ struct Server::State {
     return o;
   }
 
-  /// 401 or 403 for who may not do it.
-  int key_status(const HttpRequest& r) const {
-    std::unique_lock hold(keys_lock);
-    const std::shared_ptr<const ApiKeys> k = keys;
-    hold.unlock();
-    return k->empty() ? 0 : k->check(r, scope_of(r, options.health_route));
+  std::shared_ptr<const ApiKeys> keys_now() const {
+    const std::lock_guard hold(keys_lock);
+    return keys;
   }
   void read_keys() {
     if (options.keys_file.empty()) return;
@@ -257,22 +268,37 @@ struct Server::State {
     const std::lock_guard hold(keys_lock);
     keys = std::move(fresh);
   }
-  static void refuse_key(const HttpExchangePtr& e, int status) {
-    const std::string_view text = status == 401 ? "a key is needed: Authorization: Bearer KEY"
-                                                : "the key does not allow this";
+  // 401 or 403 for who may not do it, 429 for who does it too often; `wait` is in seconds.
+  static void refuse_key(const HttpExchangePtr& e, int status, double wait) {
+    const std::string_view text = status == 401   ? "a key is needed: Authorization: Bearer KEY"
+                                  : status == 403 ? "the key does not allow this"
+                                                  : "the key allows no more requests at this rate";
     if (is_grpc(e->request)) return e->answer(grpc_error(status, text));
     HttpResponse r =
         e->request.path.starts_with("/v1/chat/") || e->request.path.starts_with("/v1/completions")
             ? openai_error(status, text)
             : Call::error_of(status, text);
     if (status == 401) r.headers.emplace_back("WWW-Authenticate", "Bearer");
+    if (status == 429) {
+      std::erase_if(r.headers, [](const auto& h) { return h.first == "Retry-After"; });
+      r.headers.emplace_back("Retry-After", fmt::format("{:.0f}", std::ceil(wait)));
+    }
     e->answer(std::move(r));
   }
 
   void handle(const HttpExchangePtr& e) {
     const HttpRequest& r = e->request;
-    const bool foreign = !options.insecure && is_foreign(r);
-    if (const int status = key_status(r)) return refuse_key(e, status);
+    const std::shared_ptr<const ApiKeys> known = keys_now();
+    // A page that this server itself sent may ask under any name that it has, if it has a key:
+    // names alone do not tell (a foreign name may be made to lead to this machine).
+    const bool foreign =
+        !options.insecure && is_foreign(r) && (known->empty() || !is_of_same_host(r));
+    if (!known->empty()) {
+      double wait = 0;
+      const int status = known->check(r, scope_of(r, options.health_route), &wait);
+      if (status == 429) limited.fetch_add(1, std::memory_order_relaxed);
+      if (status != 0) return refuse_key(e, status, wait);
+    }
     if (is_grpc(r) && !foreign) return handle_grpc(e, context);
     Call call{e, context, {}};
     try {
@@ -291,6 +317,7 @@ struct Server::State {
   }
 
   ServerOptions options;
+  std::atomic<uint64_t> limited{0};
   mutable std::mutex keys_lock;
   std::shared_ptr<const ApiKeys> keys = std::make_shared<const ApiKeys>(options.keys);
   Repository repository;

@@ -23,6 +23,7 @@ struct ServerOptions {
   ApiKeys keys = {};               ///< empty: nobody needs one
   std::string keys_file = "";      ///< of `keys`, read again by reload()
   bool allow_load = false;         ///< clients may load and unload models
+  bool page = true;                ///< a page for people at "/"
   bool links = false;              ///< links may lead out of the folder
   std::string default_model = "";  ///< of routes that name none; "": the only one
   std::string health_route = "", predict_route = "";  ///< of Vertex AI: AIP_HEALTH_ROUTE ...

@@ -20,6 +20,8 @@ struct ServerContext {
   Repository& repository;
   std::function<bool()> draining;
   std::function<HttpCounts()> counts;
+  /// Requests refused because their key has a rate.
+  std::function<uint64_t()> limited;
   /// Run beside everything else: loading takes long.
   std::function<void(std::function<void()>)> aside;
 };
@@ -80,6 +82,11 @@ void predict_tensorflow(Call& call, const ModelVersionPtr& v);
 /// A body of any kind that the protocols without a form of their own take.
 void predict_body(Call& call, const ModelVersionPtr& v);
 std::string metrics_text(ServerContext& server);
+/// Of this process.
+double resident_bytes();
+/// The page for people and its state; the page is "/" for those who accept HTML.
+bool handle_page(Call& call);
+bool asks_for_page(const HttpRequest& request);
 
 /// A call of gRPC: grpc/handle.cpp. And is it one that is answered in pieces?
 void handle_grpc(const HttpExchangePtr& exchange, ServerContext& server);

@@ -31,6 +31,7 @@ ServerOptions server_options(const ServerSettings& s) {
                   .defaults = s.defaults,
                   .insecure = s.insecure,
                   .allow_load = s.allow_load,
+                  .page = s.page,
                   .links = s.links,
                   .default_model = s.default_model};
   if (!s.keys.empty()) o.keys = ApiKeys(s.keys);

@@ -18,7 +18,7 @@ struct ServerSettings {
   int64_t port = 8000;
   std::string keys = "";
   std::string certificate = "", key = "", client_ca = "";
-  bool insecure = false, allow_load = false, links = false;
+  bool insecure = false, allow_load = false, links = false, page = true;
   std::string default_model = "";
   int64_t connections = 1024;
   double body_mb = 64;
@@ -42,6 +42,7 @@ struct ServerSettings {
     v("client_ca", client_ca, {.doc = "clients must show a certificate that one of these signed"});
     v("allow_load", allow_load, {.doc = "clients may load and unload models"});
     v("links", links, {.doc = "links may lead out of the folder of models"});
+    v("page", page, {.doc = "a page for people at /"});
     v("default_model", default_model, {.doc = "the model of routes that name none"});
     v("connections", connections, {.doc = "open connections at most", .at_least = 1});
     v("body_mb", body_mb, {.doc = "the largest body", .unit = "MiB", .above = 0, .at_most = 65536});

@@ -31,6 +31,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/v2/%72epository/models/m/load", KeyScope::admin},
     {"POST", "/v2/repository/index", KeyScope::infer},
     {"GET", "/", KeyScope::infer},
+    {"GET", "/page/state", KeyScope::infer},
     {"GET", "/v2", KeyScope::infer},
     {"GET", "/v2/models/m", KeyScope::infer},
     {"GET", "/v2/models/stats", KeyScope::infer},
@@ -124,11 +125,60 @@ TEST(KeyFiles, Errors) {
       {"write 0123456789abcdef\n", "no scope 'write'"},
       {"infer 0123456789abcdef\nadmin 0123456789abcdef\n", "line 2: this key stands there twice"},
       {"infer 0123456789 abcdefghij\n", "no blanks"},
+      {"infer 0123456789abcdef more\n", "got 'more'; a key has no blanks"},
+      {"infer 0123456789abcdef rate=\n", "line 1: 'rate=' is not a number above 0"},
+      {"infer 0123456789abcdef rate=-1\n", "is not a number above 0"},
+      {"infer 0123456789abcdef rate=nan\n", "is not a number above 0"},
+      {"infer 0123456789abcdef rate=1e30\n", "is not a number above 0"},
+      {"infer 0123456789abcdef rate=5 burst=x\n", "'burst=x' is not a number above 0"},
+      {"infer 0123456789abcdef burst=5\n", "a burst without a rate"},
   };
   for (const auto& c : cases) {
     const std::string said = thrown([&] { ApiKeys::parse(c.text, "keys"); });
     EXPECT_TRUE(has(said, c.says)) << c.text << said;
   }
+}
+
+TEST(Rates, ABucketFillsAsTimePasses) {
+  TokenBucket b(2, 3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(b.take(10), 0);
+  EXPECT_EQ(b.take(10), 0.5);
+  EXPECT_EQ(b.take(10.25), 0.25);
+  EXPECT_EQ(b.take(10.5), 0);
+  EXPECT_EQ(b.take(10.5), 0.5);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(b.take(1000), 0) << "no more than the burst is saved up";
+  EXPECT_EQ(b.take(1000), 0.5);
+  EXPECT_EQ(b.take(900), 0.5) << "a clock that steps back gives nothing";
+}
+
+// One key beyond its rate; the others, and health, do not notice.
+TEST(Rates, BeyondThemIsTooManyRequests) {
+  const TempFolder t;
+  put_model(t / "models/m.onnx", scale_model(2));
+  Running server(
+      {.models = t / "models",
+       .keys = ApiKeys::parse(
+           "infer " + kInfer + " rate=0.01 burst=2\ninfer,metrics " + kAll + "\n", "keys")});
+  const auto get = [&](const std::string& key, const std::string& path = "/v2/models/m") {
+    return server.client()->request("GET", path, "", {{"Authorization", "Bearer " + key}});
+  };
+  EXPECT_EQ(get(kInfer).status, 200);
+  EXPECT_EQ(get(kInfer, "/metrics").status, 403) << "what is not allowed costs nothing";
+  EXPECT_EQ(get(kInfer).status, 200);
+  const HttpResponse r = get(kInfer);
+  EXPECT_EQ(r.status, 429);
+  EXPECT_TRUE(has(r.body, "{\"error\":\"the key allows no more")) << r.body;
+  const int wait = std::atoi(header_of(r, "retry-after")->c_str());
+  EXPECT_TRUE(wait > 60 && wait <= 100) << wait;
+  EXPECT_EQ(get(kInfer, "/v2/health/ready").status, 200);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(get(kAll).status, 200);
+  EXPECT_TRUE(has(get(kAll, "/metrics").body, "\ntandem_rate_limited_total 1\n"));
+  if (!Http2Frames::available()) return;
+  Http2Client client("127.0.0.1", server->port());
+  const GrpcAnswer a =
+      grpc_answer(client.call("/inference.GRPCInferenceService/ModelMetadata",
+                              as_body(io::ProtoWriter()), {{"authorization", "Bearer " + kInfer}}));
+  EXPECT_EQ(a.code, 8) << a.text;
 }
 
 // With keys other machines may reach it.

@@ -25,15 +25,20 @@ struct Visit {
   std::string dom, log;
   int code = -1;
 };
-/// Opens the file `page`; its image goes to `shot`, what else the browser writes to `folder`.
+/// Opens the file `page`, or the page of a server ("http://..."), which then has `seconds` of the
+/// browser's own time for its scripts. Its image goes to `shot`, what else the browser writes to
+/// `folder`.
 inline Visit visit(const std::string& folder, const std::string& page, const std::string& shot,
-                   const std::string& window = "1240,3600") {
+                   const std::string& window = "1240,3600", int seconds = 8) {
+  const bool served = page.starts_with("http");
   const std::string command = fmt::format(
       "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
       "--no-first-run --user-data-dir={0}/profile --hide-scrollbars --window-size={3} "
-      "--enable-logging=stderr --screenshot={2} --dump-dom file://{1} > {0}/dom.html 2> "
+      "--enable-logging=stderr {4} --screenshot={2} --dump-dom '{5}{1}' > {0}/dom.html 2> "
       "{0}/log.txt",
-      folder, page, shot, window);
+      folder, page, shot, window,
+      served ? fmt::format("--virtual-time-budget={}", seconds * 1000) : "",
+      served ? "" : "file://");
   const int status = std::system(command.c_str());
   return {read_file(folder + "/dom.html"), read_file(folder + "/log.txt"),
           WIFEXITED(status) ? WEXITSTATUS(status) : -1};

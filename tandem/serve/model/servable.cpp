@@ -101,7 +101,12 @@ void Servable::make_instances(recipe::LoadedModel model) {
   }
   const bool image =
       inputs_.size() == 1 && inputs_[0].shape.size() == 4 && is_floating(inputs_[0].dtype);
-  takes_files_ = model.opened ? recipe::preparation_of(*model.opened).has_value() : image;
+  if (!model.opened) {
+    file_kind_ = image ? "image" : "";
+  } else if (const auto prepared = recipe::preparation_of(*model.opened)) {
+    constexpr std::string_view kKinds[] = {"image", "sound", "table", "text"};
+    file_kind_ = kKinds[static_cast<size_t>(prepared->kind)];
+  }
 }
 
 std::vector<Tensor> Servable::call(int instance, const std::vector<Tensor>& inputs) {

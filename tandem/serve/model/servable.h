@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/recipe/loaded_model.h"
@@ -69,7 +70,9 @@ class TD_API Servable {
   std::vector<Tensor> run(int instance, const std::vector<Tensor>& inputs, int64_t rows);
 
   /// Does it know how to prepare images, texts or other files?
-  bool takes_files() const { return takes_files_; }
+  bool takes_files() const { return !file_kind_.empty(); }
+  /// Which: "image", "sound", "table", "text"; "" for arrays alone.
+  std::string_view file_kind() const { return file_kind_; }
   recipe::Predictor& predictor() { return *instances_[0]->predictor; }
   /// The model of a Hugging Face folder; none of anything else.
   const std::shared_ptr<models::PretrainedModel>& pretrained() const { return pretrained_; }
@@ -90,7 +93,7 @@ class TD_API Servable {
   ServableOptions options_;
   std::string platform_;
   std::vector<ModelPort> inputs_, outputs_;
-  bool takes_files_ = false;
+  std::string_view file_kind_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::vector<std::vector<Tensor>> samples_, answers_;  ///< rows of the warm-up, alone
   static constexpr size_t kMostSizes = 16;

@@ -29,13 +29,6 @@ void histogram(std::string& out, std::string_view name, const std::string& label
                      h.count());
 }
 
-double resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  double total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
 std::string labels_of(const ModelVersion& v) {
   return fmt::format("model=\"{}\",version=\"{}\"", v.name, v.version);
 }
@@ -58,6 +51,8 @@ void process(std::string& out, ServerContext& server) {
   one("tandem_http_dropped_total", "counter",
       "Connections closed because the client left, did not read, or made room.",
       static_cast<double>(h.dropped));
+  one("tandem_rate_limited_total", "counter", "Requests beyond the rate of their API key.",
+      static_cast<double>(server.limited()));
   one("process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes());
 }
 
@@ -113,6 +108,13 @@ void texts(std::string& out, const std::vector<ModelVersionPtr>& all) {
 }
 
 }  // namespace
+
+double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  double total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
 
 std::string metrics_text(ServerContext& server) {
   std::string out;
