@@ -35,7 +35,7 @@ struct ServeOptions {
   std::string models, config;
   std::vector<std::string> changes;
   int port = -1;
-  std::string host, keys, certificate, key, client_ca;
+  std::string host, keys, certificate, key, client_ca, from;
   bool insecure = false, allow_load = false, no_page = false;
 };
 
@@ -54,6 +54,7 @@ int serve_models(const ServeOptions& o) {
     if (!text.empty()) changes.push_back(key + "=" + io::quote_json(text));
   };
   change("models", o.models);
+  change("from", o.from);
   change("host", o.host);
   change("keys", o.keys);
   change("certificate", o.certificate);
@@ -114,6 +115,9 @@ void add_serve(CLI::App& app, int& code) {
       "TorchServe, SageMaker and Vertex AI; docs/serving.md has the settings");
   auto o = std::make_shared<ServeOptions>();
   verb->add_option("models", o->models, "A folder of models, a run's folder, or an ONNX file");
+  verb->add_option("--from", o->from,
+                   "The folder is another server's: triton (config.pbtxt), tfserving "
+                   "(model_config_list), torchserve (config.properties, .mar)");
   verb->add_option("--config", o->config, "A YAML file of settings")
       ->envname(serve::kConfigVariable);
   verb->add_option("--port", o->port, "The port (8000); 0: one that is free");

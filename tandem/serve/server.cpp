@@ -216,8 +216,10 @@ void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> input
 struct Server::State {
   explicit State(ServerOptions o)
       : options(checked(std::move(o))),
-        repository(
-            {.folder = options.models, .defaults = options.defaults, .links = options.links}),
+        repository({.folder = options.models,
+                    .defaults = options.defaults,
+                    .links = options.links,
+                    .from = options.from}),
         context{options,
                 repository,
                 [this] { return http->draining(); },

@@ -17,6 +17,7 @@ namespace tandem::serve {
 
 struct ServerOptions {
   std::string models;           ///< a folder of models, or a model
+  std::string from = "";        ///< triton, tfserving, torchserve: whose layout they have
   ModelSettings defaults = {};  ///< of models whose serve.yaml does not say otherwise
   HttpOptions http = {};
   bool insecure = false;           ///< an address that others reach, though nobody needs a key

@@ -1,23 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/server_settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files/file.h"
 #include "tandem/recipe/fields.h"
+#include "tandem/serve/model/foreign_internal.h"
 
 namespace tandem::serve {
+namespace {
+
+void change_settings(io::Yaml& root, const std::vector<std::string>& changes) {
+  for (const std::string& change : changes) {
+    const size_t is = change.find('=');
+    TD_CHECK(is != std::string::npos && is > 0, Value, "'{}' is not a KEY=VALUE", change);
+    io::set_yaml(root, change.substr(0, is), change.substr(is + 1));
+  }
+}
+
+// The keys of `top` in the place of those of `base`, inside maps, too.
+void lay_over(io::Yaml& base, const io::Yaml& top) {
+  for (size_t i = 0; i < top.keys.size(); ++i) {
+    const auto at = std::find(base.keys.begin(), base.keys.end(), top.keys[i]);
+    if (at == base.keys.end()) {
+      base.keys.push_back(top.keys[i]);
+      base.items.push_back(top.items[i]);
+      continue;
+    }
+    io::Yaml& item = base.items[static_cast<size_t>(at - base.keys.begin())];
+    if (item.kind == io::Yaml::Kind::map && top.items[i].kind == io::Yaml::Kind::map)
+      lay_over(item, top.items[i]);
+    else
+      item = top.items[i];
+  }
+}
+
+}  // namespace
 
 ServerSettings read_server_settings(const std::string& file,
                                     const std::vector<std::string>& changes) {
   io::Yaml root;
   root.kind = io::Yaml::Kind::map;
   if (!file.empty()) root = io::parse_yaml(read_file(file, size_t{1} << 20), file);
-  for (const std::string& change : changes) {
-    const size_t is = change.find('=');
-    TD_CHECK(is != std::string::npos && is > 0, Value, "'{}' is not a KEY=VALUE", change);
-    io::set_yaml(root, change.substr(0, is), change.substr(is + 1));
+  change_settings(root, changes);
+  // What the other server's configuration says comes before what people write for this one.
+  const io::Yaml *from = root.find("from"), *models = root.find("models");
+  if (from && models && !from->text.empty()) {
+    io::Yaml base;
+    base.kind = io::Yaml::Kind::map;
+    change_settings(base, open_foreign(from->text, models->text)->settings());
+    lay_over(base, root);
+    root = std::move(base);
   }
   recipe::Options o(&root, "", file.empty() ? "settings" : file);
   ServerSettings settings;
@@ -28,6 +63,7 @@ ServerSettings read_server_settings(const std::string& file,
 
 ServerOptions server_options(const ServerSettings& s) {
   ServerOptions o{.models = s.models,
+                  .from = s.from,
                   .defaults = s.defaults,
                   .insecure = s.insecure,
                   .allow_load = s.allow_load,

@@ -13,7 +13,7 @@ namespace tandem::serve {
 inline constexpr const char* kConfigVariable = "TANDEM_SERVE_CONFIG";
 
 struct ServerSettings {
-  std::string models = "";
+  std::string models = "", from = "";
   std::string host = "127.0.0.1";
   int64_t port = 8000;
   std::string keys = "";
@@ -33,6 +33,8 @@ struct ServerSettings {
     v("models", models, {.doc = "the folder of models, or one model"});
     v("host", host, {.doc = "the address to listen at"});
     v("port", port, {.doc = "the port; 0: one that is free", .at_least = 0, .at_most = 65535});
+    v("from", from,
+      {.doc = "the server whose folder of models it is: triton, tfserving, torchserve"});
     v("insecure", insecure, {.doc = "listen at an address that other machines reach"});
     v("keys", keys, {.doc = "a file of API keys: scopes and a key on each line"});
     v("certificate", certificate,

@@ -13,6 +13,7 @@
 #include "tandem/serve/text/block_pool.h"
 #include "tandem/serve/text/text_engine.h"
 #include "tandem/serve/text/text_stream.h"
+#include "tests/io/io_helper.h"
 #include "tests/serve/serve_helper.h"
 #include "tests/serve/text_helper.h"
 #include "tests/support/init.h"

@@ -141,6 +141,9 @@ DeployReport deploy(const DeployOptions& o) {
   std::vector<std::string> changes = target.settings(o);
   changes.insert(changes.end(), o.settings.begin(), o.settings.end());
   const ServerSettings settings = read_server_settings("", changes);
+  TD_CHECK(settings.from.empty(), Unsupported,
+           "folders of other servers are not deployed\nPut the models into a folder of your own: "
+           "docs/serving.md shows it.");
   const DeployedModels models = find_models(o.models, settings.defaults, settings.links);
   if (models.names.size() == 1 && settings.default_model.empty())
     changes.push_back("default_model=" + models.names[0]);

@@ -4,6 +4,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/files/folder.h"
 #include "tandem/base/files/private_folder.h"
+#include "tandem/base/log.h"
 #include "tandem/onnx/external.h"
 #include "tandem/recipe/fields.h"
 #include "tandem/recipe/loaded_model.h"
@@ -17,7 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run, a Hugging Face folder, a SavedModel, or the ONNX file in a folder; "" for none.
+// "12" but not "012": a version's folder.
+int64_t version_of(const std::string& name) {
+  const auto v = parse_digits(name, uint64_t{1} << 53);
+  return v && *v > 0 && name[0] != '0' ? static_cast<int64_t>(*v) : 0;
+}
+
+std::string without_ending(const std::string& name) {
+  return name.ends_with(".onnx") ? name.substr(0, name.size() - 5) : name;
+}
+
+}  // namespace
+
 std::string model_at(const std::string& path) {
   std::error_code error;
   if (recipe::is_run(path) || recipe::is_graph_file(path)) return path;
@@ -35,18 +47,6 @@ std::string model_at(const std::string& path) {
   return found;
 }
 
-// "12" but not "012": a version's folder.
-int64_t version_of(const std::string& name) {
-  const auto v = parse_digits(name, uint64_t{1} << 53);
-  return v && *v > 0 && name[0] != '0' ? static_cast<int64_t>(*v) : 0;
-}
-
-std::string without_ending(const std::string& name) {
-  return name.ends_with(".onnx") ? name.substr(0, name.size() - 5) : name;
-}
-
-}  // namespace
-
 bool is_model_name(std::string_view name) {
   constexpr size_t kLongest = 128;
   if (name.empty() || name.size() > kLongest || name[0] == '.') return false;
@@ -57,7 +57,13 @@ bool is_model_name(std::string_view name) {
   return true;
 }
 
-ModelFolder::ModelFolder(std::string root, bool links) : root_(std::move(root)), links_(links) {
+ModelFolder::ModelFolder(std::string root, bool links, const std::string& from)
+    : root_(std::move(root)), links_(links) {
+  if (!from.empty()) {
+    foreign_ = open_foreign(from, root_);
+    root_ = fs::canonical(root_).string();
+    return;
+  }
   std::error_code error;
   const fs::path real = fs::canonical(root_, error);
   TD_CHECK(!error, Io, "'{}': {}", root_, error.message());
@@ -76,6 +82,7 @@ ModelFolder::ModelFolder(std::string root, bool links) : root_(std::move(root)),
 }
 
 std::vector<std::string> ModelFolder::names() const {
+  if (foreign_) return foreign_->names();
   if (!own_name_.empty()) return {own_name_};
   std::vector<std::string> out;
   std::error_code error;
@@ -88,17 +95,18 @@ std::vector<std::string> ModelFolder::names() const {
   return out;
 }
 
-void ModelFolder::check_inside(const std::string& path) const {
+void ModelFolder::check_inside(const std::string& path, const std::string& root) const {
   if (links_) return;
   std::error_code error;
   const std::string real = fs::canonical(path, error).string();
-  TD_CHECK(!error && (real == root_ || real.starts_with(root_ + "/")), Value,
+  TD_CHECK(!error && (real == root || real.starts_with(root + "/")), Value,
            "a path leads out of the folder of models");
 }
 
 // Only what the folder lists is looked at: no name that a client sent becomes part of a path.
 std::string ModelFolder::path_of(const std::string& name) const {
   TD_CHECK(is_model_name(name), Value, "that is not the name of a model");
+  if (foreign_) return foreign_->model(name, {}).folder;
   if (name == own_name_) return root_;
   if (own_name_.empty())
     for (const std::string& entry : list_folder(root_))
@@ -111,8 +119,15 @@ std::string ModelFolder::path_of(const std::string& name) const {
 }
 
 std::map<int64_t, std::string> ModelFolder::versions(const std::string& name) const {
-  const std::string path = path_of(name);
   std::map<int64_t, std::string> out;
+  if (foreign_) {
+    const ForeignModel model = foreign_->model(name, {});
+    for (const auto& [version, path] : model.versions) check_inside(path, model.folder);
+    TD_CHECK(!model.versions.empty(), Format,
+             "'{}' holds no model in folders 1, 2 ...: ONNX files and SavedModels are read", name);
+    return model.versions;
+  }
+  const std::string path = path_of(name);
   if (const std::string found = model_at(path); !found.empty()) {
     check_inside(found);
     out[1] = found;
@@ -154,6 +169,11 @@ std::string ModelFolder::settings_file(const std::string& name) const {
 }
 
 ModelSettings ModelFolder::settings(const std::string& name, const ModelSettings& defaults) const {
+  if (foreign_) {
+    ForeignModel model = foreign_->model(name, defaults);
+    for (const std::string& note : model.notes) log_warning("'{}': {}", name, note);
+    return std::move(model.settings);
+  }
   const std::string file = settings_file(name);
   ModelSettings s = defaults;
   if (file.empty()) return s;

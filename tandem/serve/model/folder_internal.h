@@ -3,18 +3,24 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "tandem/serve/model/foreign_internal.h"
 #include "tandem/serve/model/settings.h"
 #include "tandem/serve/text/text_engine.h"
 
 namespace tandem::serve {
 
+/// A run, a Hugging Face folder, a SavedModel, or the ONNX file in a folder; "" for none.
+std::string model_at(const std::string& path);
+
 /// The models in a folder by name, with the paths of their versions.
 class ModelFolder {
  public:
-  ModelFolder(std::string root, bool links);
+  /// `from`: the server whose layout the folder has, "" for our own.
+  ModelFolder(std::string root, bool links, const std::string& from = "");
   /// Names of what may be models, sorted.
   std::vector<std::string> names() const;
   /// The paths of a model's versions. Throws Value for a name that is not in the folder, and where
@@ -37,9 +43,11 @@ class ModelFolder {
   std::string settings_file(const std::string& name) const;
 
  private:
-  void check_inside(const std::string& path) const;
+  void check_inside(const std::string& path) const { check_inside(path, root_); }
+  void check_inside(const std::string& path, const std::string& root) const;
   std::string root_, own_name_;  ///< own_name_: the root is a model itself
   bool links_;
+  std::unique_ptr<ForeignLayout> foreign_;
 };
 
 /// Files of a model copied where nobody else writes; removed with the object. Runs are not copied:

@@ -87,7 +87,7 @@ ServableOptions servable_options(const ModelSettings& s) {
 
 struct Repository::State {
   explicit State(RepositoryOptions o)
-      : options(std::move(o)), folder(options.folder, options.links) {}
+      : options(std::move(o)), folder(options.folder, options.links, options.from) {}
 
   Versions load_versions(const std::string& name, bool warm);
   void put(const std::string& name, Versions versions);

@@ -44,7 +44,8 @@ struct IndexEntry {
 struct RepositoryOptions {
   std::string folder;
   ModelSettings defaults = {};
-  bool links = false;  ///< links may lead out of the folder
+  bool links = false;     ///< links may lead out of the folder
+  std::string from = "";  ///< triton, tfserving, torchserve: whose layout the folder has
 };
 
 class TD_API Repository {

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Triton's model repository: NAME/config.pbtxt and NAME/VERSION/model.onnx or model.savedmodel/.
+// Field names are those of model_config.proto.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files/folder.h"
+#include "tandem/serve/http/message.h"
+#include "tandem/serve/model/folder_internal.h"
+#include "tandem/serve/model/foreign_text_internal.h"
+#include "tandem/serve/model/repository.h"
+
+namespace tandem::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TritonModel {
+ public:
+  TritonModel(std::string folder, ForeignModel& out)
+      : folder_(std::move(folder)), out_(out), notes_{out.name + "/config.pbtxt"} {}
+
+  void read() {
+    const std::string file = folder_ + "/config.pbtxt";
+    if (file_exists(file))
+      for (const io::TextField& f :
+           io::parse_text_proto(read_file(file, size_t{1} << 20), notes_.what).fields)
+        field(f);
+    for (const auto& [version, path] : version_folders(folder_)) {
+      const std::string found = model_of(path);
+      if (!found.empty()) out_.versions[version] = found;
+    }
+    out_.notes = std::move(notes_.notes);
+  }
+
+ private:
+  [[noreturn]] void refuse_field(const io::TextField& f, const std::string& why) const {
+    TD_FAIL(Unsupported, "'{}', line {}: {}", notes_.what, f.line, why);
+  }
+
+  void field(const io::TextField& f) {
+    ModelSettings& s = out_.settings;
+    if (f.name == "name") {
+      TD_CHECK(f.text == out_.name, Format, "'{}', line {}: the name '{}' is not the folder's",
+               notes_.what, f.line, one_line(f.text, 64));
+    } else if (f.name == "platform" || f.name == "backend") {
+      backend(f);
+    } else if (f.name == "max_batch_size") {
+      s.max_batch = std::max<int64_t>(notes_.whole(f, 0, 4096), 1);
+      batched_ = s.max_batch > 1 || f.text == "1";
+    } else if (f.name == "input") {
+      input(notes_.message(f));
+    } else if (f.name == "output") {
+      notes_.message(f);  // the model's own
+    } else if (f.name == "version_policy") {
+      notes_.version_policy(f, s);
+    } else if (f.name == "instance_group") {
+      instances(notes_.message(f));
+    } else if (f.name == "dynamic_batching") {
+      dynamic_batching(notes_.message(f));
+    } else if (f.name == "default_model_filename") {
+      TD_CHECK(f.text.find('/') == std::string::npos && !f.text.starts_with('.'), Format,
+               "'{}', line {}: '{}' is not the name of a file", notes_.what, f.line,
+               one_line(f.text, 64));
+      file_ = f.text;
+    } else {
+      other(f);
+    }
+  }
+
+  void backend(const io::TextField& f) const {
+    constexpr std::array<std::string_view, 5> kKnown = {"onnxruntime", "onnxruntime_onnx",
+                                                        "tensorflow", "tensorflow_savedmodel", ""};
+    if (std::find(kKnown.begin(), kKnown.end(), f.text) != kKnown.end()) return;
+    const std::string name = one_line(f.text, 64);
+    if (f.text == "ensemble")
+      refuse_field(f, "ensembles are not served: call their models in turn");
+    if (f.text == "python")
+      refuse_field(f,
+                   "the backend 'python' runs the model's code, and code of models is never run");
+    refuse_field(f, fmt::format("models of '{}' cannot be read\nExport the model as ONNX to "
+                                "{}/1/model.onnx, and write backend: \"onnxruntime\".",
+                                name, out_.name));
+  }
+
+  // Sizes without the batch's. They tell the warm-up what the model's open sizes are.
+  void input(const io::TextMessage& m) {
+    std::string name, sizes;
+    bool fixed = true;
+    for (const io::TextField& f : m.fields) {
+      if (f.name == "name") {
+        name = f.text;
+      } else if (f.name == "dims") {
+        const int64_t n = notes_.whole(f, -1, int64_t{1} << 40);
+        fixed = fixed && n > 0;
+        sizes += (sizes.empty() ? "" : "x") + std::to_string(n);
+      } else if (f.name == "reshape" || f.name == "is_shape_tensor" ||
+                 f.name == "allow_ragged_batch" || f.name == "optional") {
+        fixed = false;
+        notes_.unused(f, "the model's own inputs are taken");
+      } else if (f.name != "data_type" && f.name != "format") {
+        notes_.unused(f);
+      }
+    }
+    if (name.empty() || sizes.empty() || !fixed) return;
+    // Which of them has a batch dimension is known when the whole file is read.
+    shapes_.emplace_back(name, sizes);
+  }
+
+  void instances(const io::TextMessage& m) {
+    for (const io::TextField& f : m.fields) {
+      if (f.name == "count") {
+        out_.settings.instances = notes_.whole(f, 1, 64);
+      } else if (f.name == "kind") {
+        if (f.text == "KIND_GPU") notes_.unused(f, "models are served on the processor");
+      } else if (f.name != "name") {
+        notes_.unused(f);
+      }
+    }
+  }
+
+  void dynamic_batching(const io::TextMessage& m) {
+    ModelSettings& s = out_.settings;
+    for (const io::TextField& f : m.fields) {
+      if (f.name == "max_queue_delay_microseconds") {
+        s.delay_us = static_cast<double>(notes_.whole(f, 0, 1000000));
+      } else if (f.name == "default_queue_policy") {
+        for (const io::TextField& q : notes_.message(f).fields) {
+          if (q.name == "max_queue_size") {
+            if (const int64_t n = notes_.whole(q, 0, int64_t{1} << 30); n > 0) s.queue = n;
+          } else if (q.name == "default_timeout_microseconds") {
+            s.timeout_ms = static_cast<double>(notes_.whole(q, 0, int64_t{1} << 53)) / 1000;
+          } else {
+            notes_.unused(q);
+          }
+        }
+      } else if (f.name == "preferred_batch_size") {
+        notes_.unused(f, "sizes are chosen by what they cost");
+      } else if (f.name != "preserve_ordering" || f.as_bool() != false) {
+        notes_.unused(f);
+      }
+    }
+  }
+
+  void other(const io::TextField& f) {
+    if (f.name == "ensemble_scheduling")
+      refuse_field(f, "ensembles are not served: call their models in turn");
+    if (f.name == "sequence_batching")
+      refuse_field(f, "models that keep a state between requests are not served");
+    if (f.name == "model_transaction_policy")
+      for (const io::TextField& d : notes_.message(f).fields)
+        if (d.name == "decoupled" && d.as_bool() == true)
+          refuse_field(d, "models with several answers to a request are not served");
+    notes_.unused(f);
+  }
+
+  std::string model_of(const std::string& folder) const {
+    if (!file_.empty()) return file_exists(folder + "/" + file_) ? folder + "/" + file_ : "";
+    const std::string saved = folder + "/model.savedmodel";
+    return file_exists(saved) ? saved : model_at(folder);
+  }
+
+ public:
+  /// "x:1x3x224x224" of the inputs whose sizes are all known.
+  std::string shapes() const {
+    std::string out;
+    for (const auto& [name, sizes] : shapes_)
+      out += fmt::format("{}{}:{}{}", out.empty() ? "" : ",", name, batched_ ? "1x" : "", sizes);
+    return out;
+  }
+
+ private:
+  std::string folder_, file_;
+  ForeignModel& out_;
+  FieldNotes notes_;
+  bool batched_ = false;
+  std::vector<std::pair<std::string, std::string>> shapes_;
+};
+
+class TritonLayout : public ForeignLayout {
+ public:
+  explicit TritonLayout(const std::string& path) : root_(fs::canonical(path).string()) {
+    TD_CHECK(fs::is_directory(root_), Format, "'{}' is not a model repository: it is a file", path);
+  }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> out;
+    std::error_code error;
+    for (const std::string& name : list_folder(root_))
+      if (is_model_name(name) && fs::is_directory(root_ + "/" + name, error) &&
+          (file_exists(root_ + "/" + name + "/config.pbtxt") ||
+           !version_folders(root_ + "/" + name).empty()))
+        out.push_back(name);
+    return out;
+  }
+  ForeignModel model(const std::string& name, const ModelSettings& defaults) const override {
+    const std::vector<std::string> all = names();
+    TD_CHECK(std::find(all.begin(), all.end(), name) != all.end(), Value, "there is no model '{}'",
+             name);
+    ForeignModel out{.name = name, .folder = root_, .versions = {}, .settings = defaults};
+    TritonModel reader(root_ + "/" + name, out);
+    reader.read();
+    if (out.settings.shapes.empty()) out.settings.shapes = reader.shapes();
+    return out;
+  }
+
+ private:
+  std::string root_;
+};
+
+}  // namespace
+
+std::unique_ptr<ForeignLayout> open_triton(const std::string& path) {
+  return std::make_unique<TritonLayout>(path);
+}
+
+}  // namespace tandem::serve
