@@ -12,6 +12,7 @@
 #include "tandem/init.h"
 #include "tandem/serve/http2/frames.h"
 #include "tandem/serve/load_test.h"
+#include "tandem/serve/record.h"
 #include "tandem/serve/server_settings.h"
 
 namespace tandem::cli {
@@ -35,7 +36,7 @@ struct ServeOptions {
   std::string models, config;
   std::vector<std::string> changes;
   int port = -1;
-  std::string host, keys, certificate, key, client_ca, from;
+  std::string host, keys, certificate, key, client_ca, from, record;
   bool insecure = false, allow_load = false, no_page = false;
 };
 
@@ -55,6 +56,7 @@ int serve_models(const ServeOptions& o) {
   };
   change("models", o.models);
   change("from", o.from);
+  change("record", o.record);
   change("host", o.host);
   change("keys", o.keys);
   change("certificate", o.certificate);
@@ -88,9 +90,28 @@ struct BenchServeOptions {
   std::string model, path;
   int64_t rows = 1;
   bool text_form = false, as_json = false;
+  std::string replay;
+  serve::ReplayOptions again;
 };
 
+// Recorded requests once more: 3 where answers are to be compared and differ.
+int replay_requests(BenchServeOptions o) {
+  o.again.url = o.load.url;
+  o.again.connections = std::max(o.load.connections, 8);
+  const std::vector<serve::RecordedRequest> requests = serve::read_recorded(o.replay);
+  TD_CHECK(!requests.empty(), Format, "'{}' holds no requests", o.replay);
+  serve::ReplayReport report;
+  serve::replay(o.again, requests, report);
+  if (o.as_json)
+    fmt::print("{}\n", report.json());
+  else
+    fmt::print("{}", report.text());
+  if (report.different > 0) return 3;
+  return report.broken > 0 || (!o.again.compare && report.other > 0) ? 1 : 0;
+}
+
 int bench_serve(const BenchServeOptions& o) {
+  if (!o.replay.empty()) return replay_requests(o);
   serve::LoadRequest request{.path = o.path};
   if (!o.model.empty()) request = serve::v2_request(o.load.url, o.model, o.rows, !o.text_form);
   serve::LoadReport report;
@@ -130,6 +151,8 @@ void add_serve(CLI::App& app, int& code) {
                    "Clients must show a certificate that one of these signed");
   verb->add_flag("--insecure", o->insecure, "Allow an address that other machines reach");
   verb->add_flag("--allow-load", o->allow_load, "Clients may load and unload models");
+  verb->add_option("--record", o->record,
+                   "A new file for requests and answers, which bench-serve --replay sends again");
   verb->add_flag("--no-page", o->no_page, "No page for people at /");
   verb->add_option("--set", o->changes, "Any setting, as defaults.max_batch=8");
   verb->callback([&code, o] {
@@ -144,7 +167,8 @@ void add_bench_serve(CLI::App& app, int& code) {
       "Measure a server's rate and latency\n\n"
       "  tandem bench-serve http://127.0.0.1:8000 --model mlp --connections 8\n"
       "  tandem bench-serve http://127.0.0.1:8000 --model mlp --connections 64 --rate 5000 "
-      "--json\n\n"
+      "--json\n"
+      "  tandem bench-serve http://127.0.0.1:8000 --replay requests.rec --compare\n\n"
       "With --rate latency counts from when a request was due (open loop), without it each "
       "connection waits for its answer (closed loop)");
   auto o = std::make_shared<BenchServeOptions>();
@@ -156,6 +180,11 @@ void add_bench_serve(CLI::App& app, int& code) {
   verb->add_option("--connections", o->load.connections, "Connections (1)");
   verb->add_option("--rate", o->load.rate, "Requests a second; 0: closed loop");
   verb->add_option("--seconds", o->load.seconds, "Time that is measured (5)");
+  verb->add_option("--replay", o->replay,
+                   "Send what `tandem serve --record FILE` wrote, with the time between requests");
+  verb->add_option("--speed", o->again.speed, "Of --replay: 2 in half the time; 0: at once (1)");
+  verb->add_flag("--compare", o->again.compare, "Of --replay: answers with those recorded");
+  verb->add_option("--key", o->again.key, "Of --replay: an API key, since none is recorded");
   verb->add_flag("--json", o->as_json, "The report as JSON");
   o->path = "/v2/health/live";
   verb->callback([&code, o] {

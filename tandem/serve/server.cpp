@@ -119,6 +119,7 @@ void route(Call& call) {
 }  // namespace
 
 void Call::answer(HttpResponse r) const {
+  if (recorded) server.recorder->finish(*recorded, r.status, r.body);
   deflate_body(request(), r);
   exchange->answer(std::move(r));
 }
@@ -146,9 +147,16 @@ ModelVersionPtr version_of(ServerContext& server, const std::string& name,
   refuse(404, "model '{}' has no version '{}'", name, one_line(version, 32));
 }
 
+ModelVersionPtr picked_version(ServerContext& server, const std::string& name,
+                               const std::string& version) {
+  if (!version.empty() || server.draining()) return version_of(server, name, version);
+  if (ModelVersionPtr v = server.repository.pick(name)) return v;
+  return version_of(server, name);
+}
+
 ModelVersionPtr default_version(const Call& call) {
   if (!call.server.options.default_model.empty())
-    return version_of(call, call.server.options.default_model);
+    return picked_version(call, call.server.options.default_model);
   std::string name;
   for (const ModelVersionPtr& v : call.server.repository.all()) {
     if (!name.empty() && v->name != name)
@@ -156,7 +164,7 @@ ModelVersionPtr default_version(const Call& call) {
     name = v->name;
   }
   if (name.empty()) refuse(503, "no model is loaded");
-  return version_of(call, name);
+  return picked_version(call, name);
 }
 
 int64_t check_inputs(const ModelVersion& v, const std::vector<Tensor>& inputs) {
@@ -188,7 +196,14 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
   job.inputs = std::move(inputs);
   job.timeout = timeout > 0 ? timeout : v->settings.timeout_ms / 1000;
   job.gone = [e = exchange] { return e->gone(); };
-  job.done = [v, done = std::move(done)](const JobResult& r) { done(r); };
+  if (v->traffic && v->traffic->shadow() && v->traffic->shadow() != v)
+    // The client has its answer before the copy is made.
+    job.done = [v, inputs = job.inputs, done = std::move(done)](const JobResult& r) {
+      done(r);
+      if (r.status == 200) v->traffic->copy(inputs, r.outputs);
+    };
+  else
+    job.done = [v, done = std::move(done)](const JobResult& r) { done(r); };
   v->scheduler->submit(std::move(job), exchange->on_loop());
 }
 
@@ -216,6 +231,9 @@ void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> input
 struct Server::State {
   explicit State(ServerOptions o)
       : options(checked(std::move(o))),
+        recorder(options.record.empty()
+                     ? nullptr
+                     : std::make_unique<Recorder>(options.record, options.record_bytes)),
         repository({.folder = options.models,
                     .defaults = options.defaults,
                     .links = options.links,
@@ -225,6 +243,7 @@ struct Server::State {
                 [this] { return http->draining(); },
                 [this] { return http->counts(); },
                 [this] { return limited.load(); },
+                recorder.get(),
                 [this](std::function<void()> task) { aside->post(std::move(task)); }} {
     repository.load_all();
     options.http.reloaded = [this] { read_keys(); };
@@ -302,7 +321,7 @@ struct Server::State {
       if (status != 0) return refuse_key(e, status, wait);
     }
     if (is_grpc(r) && !foreign) return handle_grpc(e, context);
-    Call call{e, context, {}};
+    Call call{e, context, {}, {}};
     try {
       if (foreign) refuse(403, "pages of other sites are not answered");
       std::string reason;
@@ -311,6 +330,8 @@ struct Server::State {
       const auto path = path_segments(r.path);
       if (!path) refuse(404, "there is nothing at this path");
       call.path = *path;
+      if (recorder && r.method == "POST" && scope_of(r, options.health_route) == KeyScope::infer)
+        call.recorded = recorder->begin(e->request);
       route(call);
     } catch (...) {
       const Refusal refusal = refusal_of(std::current_exception());
@@ -322,6 +343,7 @@ struct Server::State {
   std::atomic<uint64_t> limited{0};
   mutable std::mutex keys_lock;
   std::shared_ptr<const ApiKeys> keys = std::make_shared<const ApiKeys>(options.keys);
+  std::unique_ptr<Recorder> recorder;
   Repository repository;
   ServerContext context;
   std::unique_ptr<HttpServer> http;

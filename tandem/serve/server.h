@@ -24,6 +24,8 @@ struct ServerOptions {
   ApiKeys keys = {};               ///< empty: nobody needs one
   std::string keys_file = "";      ///< of `keys`, read again by reload()
   bool allow_load = false;         ///< clients may load and unload models
+  std::string record = "";         ///< requests and answers go to this new file
+  double record_bytes = 1 << 30;   ///< how large that may become
   bool page = true;                ///< a page for people at "/"
   bool links = false;              ///< links may lead out of the folder
   std::string default_model = "";  ///< of routes that name none; "": the only one

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/serve/json_cursor.h"
+#include "tandem/serve/record.h"
 #include "tandem/serve/refusal_internal.h"
 #include "tandem/serve/server.h"
 
@@ -22,6 +23,7 @@ struct ServerContext {
   std::function<HttpCounts()> counts;
   /// Requests refused because their key has a rate.
   std::function<uint64_t()> limited;
+  Recorder* recorder = nullptr;
   /// Run beside everything else: loading takes long.
   std::function<void(std::function<void()>)> aside;
 };
@@ -29,7 +31,8 @@ struct ServerContext {
 struct Call {
   HttpExchangePtr exchange;
   ServerContext& server;
-  std::vector<std::string> path;  ///< decoded segments
+  std::vector<std::string> path;                   ///< decoded segments
+  std::shared_ptr<RecordedRequest> recorded = {};  ///< what is recorded of it, if anything is
   const HttpRequest& request() const { return exchange->request; }
   bool is(std::string_view method) const { return request().method == method; }
   void answer(HttpResponse r) const;
@@ -46,6 +49,13 @@ ModelVersionPtr version_of(ServerContext& server, const std::string& name,
 inline ModelVersionPtr version_of(const Call& call, const std::string& name,
                                   const std::string& version = "") {
   return version_of(call.server, name, version);
+}
+/// The same for a request that is to be answered: a version that is tried may come in its turn.
+ModelVersionPtr picked_version(ServerContext& server, const std::string& name,
+                               const std::string& version = "");
+inline ModelVersionPtr picked_version(const Call& call, const std::string& name,
+                                      const std::string& version = "") {
+  return picked_version(call.server, name, version);
 }
 /// The model of routes that name none. Throws Refusal.
 ModelVersionPtr default_version(const Call& call);

@@ -67,6 +67,8 @@ ServerOptions server_options(const ServerSettings& s) {
                   .defaults = s.defaults,
                   .insecure = s.insecure,
                   .allow_load = s.allow_load,
+                  .record = s.record,
+                  .record_bytes = s.record_mb * 1048576,
                   .page = s.page,
                   .links = s.links,
                   .default_model = s.default_model};

@@ -22,6 +22,8 @@ struct ServerSettings {
   std::string default_model = "";
   int64_t connections = 1024;
   double body_mb = 64;
+  std::string record = "";
+  double record_mb = 1024;
   int64_t workers = 1;
   double header_seconds = 10, idle_seconds = 60, answer_seconds = 120;
   double rate_bytes = 1024;
@@ -48,6 +50,9 @@ struct ServerSettings {
     v("default_model", default_model, {.doc = "the model of routes that name none"});
     v("connections", connections, {.doc = "open connections at most", .at_least = 1});
     v("body_mb", body_mb, {.doc = "the largest body", .unit = "MiB", .above = 0, .at_most = 65536});
+    v("record", record,
+      {.doc = "a new file for requests and their answers, to be sent again by bench-serve"});
+    v("record_mb", record_mb, {.doc = "how large that may become", .unit = "MiB", .above = 0});
     v("workers", workers,
       {.doc = "threads that decode files and read large bodies", .at_least = 1, .at_most = 64});
     v("header_seconds", header_seconds,

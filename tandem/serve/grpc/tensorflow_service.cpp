@@ -66,7 +66,7 @@ PredictRequest read_predict(std::string_view message) {
 
 void predict(const GrpcCall& call, std::string_view message) {
   const PredictRequest request = read_predict(message);
-  const ModelVersionPtr v = version_of(call.server, request.spec.name, request.spec.version);
+  const ModelVersionPtr v = picked_version(call.server, request.spec.name, request.spec.version);
   Asked asked;
   for (const auto& [name, bytes] : request.inputs)
     asked.inputs.push_back(

@@ -71,7 +71,7 @@ void model_metadata(const GrpcCall& call, std::string_view message) {
 
 void model_infer(const GrpcCall& call, std::string_view message) {
   const V2Request request = read_v2_request(message);
-  const ModelVersionPtr v = version_of(call.server, request.model, request.version);
+  const ModelVersionPtr v = picked_version(call.server, request.model, request.version);
   auto wanted = wanted_outputs(request.asked, v->model->outputs());
   const double timeout = request.asked.timeout > 0 ? request.asked.timeout : call.timeout;
   run_inputs(
@@ -107,7 +107,7 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
   try {
     const V2Request request = read_v2_request(message);
     id = request.asked.id;
-    const ModelVersionPtr v = version_of(call.server, request.model, request.version);
+    const ModelVersionPtr v = picked_version(call.server, request.model, request.version);
     auto wanted = wanted_outputs(request.asked, v->model->outputs());
     const auto done = [stream, number, v = v.get(), id,
                        wanted = std::move(wanted)](const JobResult& r) {

@@ -150,16 +150,24 @@ std::map<int64_t, std::string> ModelFolder::versions(const std::string& name) co
 
 std::map<int64_t, std::string> ModelFolder::chosen(const std::string& name,
                                                    const ModelSettings& s) const {
-  std::map<int64_t, std::string> all = versions(name);
+  std::map<int64_t, std::string> all = versions(name), out;
+  const auto take = [&](int64_t v) {
+    const auto at = all.find(v);
+    TD_CHECK(at != all.end() || out.count(v), Value,
+             "'{}' has no version {}, which its settings name", name, v);
+    if (at != all.end()) out.insert(all.extract(at));
+  };
+  // Those that are tried come besides those that the policy chooses.
+  for (const int64_t v : {s.canary.version, s.shadow})
+    if (v > 0) take(v);
+  TD_CHECK(out.empty() || !all.empty(), Value,
+           "'{}' has no version besides those that its settings try", name);
   if (!s.versions.empty()) {
-    std::map<int64_t, std::string> out;
-    for (const int64_t v : s.versions) {
-      TD_CHECK(all.count(v), Value, "'{}' has no version {}, which its settings name", name, v);
-      out[v] = all[v];
-    }
+    for (const int64_t v : s.versions) take(v);
     return out;
   }
   while (s.latest > 0 && all.size() > static_cast<size_t>(s.latest)) all.erase(all.begin());
+  all.merge(out);
   return all;
 }
 

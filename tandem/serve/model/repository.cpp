@@ -134,6 +134,30 @@ std::shared_ptr<models::PretrainedModel> draft_of(const ModelFolder& folder,
 
 }  // namespace
 
+namespace {
+
+// The version that answers what names none: the newest that is not tried.
+ModelVersionPtr stable_of(const Versions& all) {
+  ModelVersionPtr stable;
+  for (const auto& [number, v] : all)
+    if (number != v->settings.canary.version && number != v->settings.shadow) stable = v;
+  return stable ? stable : all.rbegin()->second;
+}
+
+void direct_traffic(const ModelSettings& s, const Versions& all) {
+  const auto version = [&all](int64_t number) {
+    const auto at = all.find(number);
+    return at == all.end() ? nullptr : at->second;
+  };
+  const ModelVersionPtr canary = version(s.canary.version), shadow = version(s.shadow);
+  if (!canary && !shadow) return;
+  const auto traffic = std::make_shared<Traffic>(s);
+  traffic->set(stable_of(all), canary, shadow);
+  for (const auto& [number, v] : all) v->traffic = traffic;
+}
+
+}  // namespace
+
 Versions Repository::State::load_versions(const std::string& name, bool warm) {
   const ModelSettings settings = folder.settings(name, options.defaults);
   Versions out;
@@ -159,6 +183,7 @@ Versions Repository::State::load_versions(const std::string& name, bool warm) {
     v->loaded = unix_time();
     out[number] = reaper.watch(std::move(v));
   }
+  direct_traffic(settings, out);
   return out;
 }
 
@@ -247,7 +272,7 @@ ModelVersionPtr Repository::find(std::string_view name, std::string_view version
   const auto at = state_->models.find(name);
   if (at == state_->models.end() || at->second.empty()) return nullptr;
   const Versions& all = at->second;
-  if (version.empty()) return all.rbegin()->second;
+  if (version.empty()) return stable_of(all);
   int64_t number = 0;
   if (version.find_first_not_of("0123456789") == std::string_view::npos) {
     const auto digits = parse_digits(version, uint64_t{1} << 53);
@@ -261,6 +286,13 @@ ModelVersionPtr Repository::find(std::string_view name, std::string_view version
   }
   const auto found = all.find(number);
   return found == all.end() ? nullptr : found->second;
+}
+
+ModelVersionPtr Repository::pick(std::string_view name) const {
+  ModelVersionPtr v = find(name);
+  if (!v || !v->traffic) return v;
+  ModelVersionPtr picked = v->traffic->pick();
+  return picked ? picked : v;
 }
 
 std::vector<ModelVersionPtr> Repository::versions(std::string_view name) const {

@@ -16,6 +16,7 @@
 
 #include "tandem/serve/model/scheduler.h"
 #include "tandem/serve/model/settings.h"
+#include "tandem/serve/model/traffic.h"
 #include "tandem/serve/text/embedding_model.h"
 #include "tandem/serve/text/text_model.h"
 
@@ -31,6 +32,8 @@ struct ModelVersion {
   std::unique_ptr<TextModel> text;  ///< of a language model with its tokenizer, else nullptr
   std::unique_ptr<EmbeddingModel> embedding;  ///< of an encoder with its tokenizer
   double loaded = 0;                          ///< seconds since 1970
+  /// Of all versions of the model, where a canary or a shadow is among them; else nullptr.
+  std::shared_ptr<Traffic> traffic = {};
 };
 using ModelVersionPtr = std::shared_ptr<ModelVersion>;
 
@@ -69,6 +72,8 @@ class TD_API Repository {
 
   /// The version asked for: "" the newest, a number, or a label. nullptr where there is none.
   ModelVersionPtr find(std::string_view name, std::string_view version = "") const;
+  /// The version for a request that names none: the newest, or a canary in its turn.
+  ModelVersionPtr pick(std::string_view name) const;
   /// Versions that are served, oldest first; empty for an unknown name.
   std::vector<ModelVersionPtr> versions(std::string_view name) const;
   std::vector<ModelVersionPtr> all() const;

@@ -10,6 +10,37 @@
 
 namespace tandem::serve {
 
+/// When a version that is tried gets no more requests.
+struct RollbackSettings {
+  double error_rate = 0, p99_ratio = 0;
+  int64_t requests = 50;
+
+  template <class V>
+  void fields(V& v) {
+    v("error_rate", error_rate,
+      {.doc = "the part of its answers that may be errors beyond that of the other version; 0: any",
+       .at_least = 0,
+       .at_most = 1});
+    v("p99_ratio", p99_ratio,
+      {.doc = "how many times the other version's p99 its own may be; 0: any", .at_least = 0});
+    v("requests", requests, {.doc = "answers before the rules hold", .at_least = 1});
+  }
+};
+/// A version that answers a part of the requests that name none.
+struct CanarySettings {
+  int64_t version = 0;
+  double share = 0;
+  RollbackSettings rollback = {};
+
+  template <class V>
+  void fields(V& v) {
+    v("version", version, {.doc = "the version that is tried; 0: none", .at_least = 0});
+    v("share", share,
+      {.doc = "its part of the requests that name no version", .at_least = 0, .at_most = 1});
+    v("rollback", rollback, {.doc = "when it gets no more of them"});
+  }
+};
+
 struct ModelSettings {
   int64_t latest = 1;
   std::vector<int64_t> versions = {};
@@ -34,6 +65,8 @@ struct ModelSettings {
   std::vector<std::string> adapters = {};
   std::string draft = "";
   int64_t speculate = 4;
+  CanarySettings canary = {};
+  int64_t shadow = 0;
 
   template <class V>
   void fields(V& v) {
@@ -91,6 +124,11 @@ struct ModelSettings {
        .unit = "tokens",
        .at_least = 1,
        .at_most = 64});
+    v("canary", canary, {.doc = "a version that answers a part of the requests that name none"});
+    v("shadow", shadow,
+      {.doc = "a version that gets copies of requests, whose answers are compared and dropped; 0: "
+              "none",
+       .at_least = 0});
     v("copy", copy,
       {.doc = "map a private copy of the model's files, so that overwriting them does no harm"});
   }

@@ -3,6 +3,7 @@
 // https://prometheus.io/docs/instrumenting/exposition_formats/
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "tandem/serve/server_internal.h"
@@ -54,6 +55,40 @@ void process(std::string& out, ServerContext& server) {
   one("tandem_rate_limited_total", "counter", "Requests beyond the rate of their API key.",
       static_cast<double>(server.limited()));
   one("process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes());
+}
+
+// Versions that are tried: canaries and shadows.
+void tried(std::string& out, const std::vector<ModelVersionPtr>& all) {
+  std::vector<ModelVersionPtr> canaries, shadows;
+  for (const ModelVersionPtr& v : all) {
+    if (!v->traffic) continue;
+    if (v->version == v->settings.canary.version) canaries.push_back(v);
+    if (v->version == v->settings.shadow) shadows.push_back(v);
+  }
+  if (!canaries.empty())
+    family(out, "tandem_canary_share", "gauge",
+           "The part of the requests that a canary gets; 0 after it was taken back.");
+  for (const ModelVersionPtr& v : canaries)
+    out += fmt::format("tandem_canary_share{{{}}} {}\n", labels_of(*v), v->traffic->share());
+  if (shadows.empty()) return;
+  family(out, "tandem_shadow_total", "counter", "Copies for a shadow by what came of them.");
+  for (const ModelVersionPtr& v : shadows) {
+    const ShadowCounts& c = v->traffic->shadow_counts();
+    const auto line = [&](const char* what, uint64_t n) {
+      out += fmt::format("tandem_shadow_total{{{},result=\"{}\"}} {}\n", labels_of(*v), what, n);
+    };
+    line("equal", c.equal);
+    line("different", c.different);
+    line("failed", c.failed);
+    line("skipped", c.skipped);
+  }
+  family(out, "tandem_shadow_difference", "gauge",
+         "The largest difference of a number between a shadow's answers and those given.");
+  for (const ModelVersionPtr& v : shadows) {
+    const double d = v->traffic->shadow_counts().difference.load();
+    out += fmt::format("tandem_shadow_difference{{{}}} {}\n", labels_of(*v),
+                       std::isinf(d) ? "+Inf" : fmt::format("{}", d));
+  }
 }
 
 // Of language models.
@@ -133,6 +168,7 @@ std::string metrics_text(ServerContext& server) {
     line("cancelled", c.cancelled);
     line("rejected", c.rejected);
   }
+  tried(out, all);
   family(out, "tandem_rows_total", "counter", "Rows that models ran on.");
   for (const ModelVersionPtr& v : all)
     out += fmt::format("tandem_rows_total{{{}}} {}\n", labels_of(*v), v->scheduler->counts().rows);

@@ -202,7 +202,7 @@ Answering wanted_version(const Call& call, const io::Json& body, const Wanted& w
     const std::string& asked = *name->as_string();
     if (!call.server.repository.find(asked) && wanted.has == kContinues.has)
       if (auto adapted = find_adapter(call.server.repository, asked)) return *adapted;
-    ModelVersionPtr v = version_of(call, asked);
+    ModelVersionPtr v = picked_version(call, asked);
     if (!wanted.has(*v)) refuse(400, "the model '{}' {}", v->name, wanted.lacks);
     return {v, 0, v->name};
   }
@@ -213,6 +213,7 @@ Answering wanted_version(const Call& call, const io::Json& body, const Wanted& w
     found = v;
   }
   if (!found) refuse(404, "no model that {} is served", wanted.is_done);
+  if (ModelVersionPtr v = picked_version(call, found->name); wanted.has(*v)) found = v;
   return {found, 0, found->name};
 }
 

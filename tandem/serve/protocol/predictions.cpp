@@ -243,7 +243,7 @@ bool handle_predictions(Call& call) {
     predict_body(call, default_version(call));
   } else if ((p.size() == 2 || p.size() == 3) && p[0] == "predictions") {
     call.only("POST");
-    predict_body(call, version_of(call, p[1], p.size() == 3 ? p[2] : ""));
+    predict_body(call, picked_version(call, p[1], p.size() == 3 ? p[2] : ""));
   } else {
     return false;
   }

@@ -222,7 +222,7 @@ bool handle_tensorflow(Call& call) {
     status(call, p[2], label ? std::to_string(label->version) : "");
   } else if (verb == "predict") {
     call.only("POST");
-    predict_tensorflow(call, version_of(call, p[2], version));
+    predict_tensorflow(call, picked_version(call, p[2], version));
   } else if (verb == "classify" || verb == "regress") {
     refuse(501, "{} is not served; use predict", verb);
   } else {

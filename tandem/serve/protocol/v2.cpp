@@ -177,7 +177,7 @@ void model(Call& call) {
   const std::string version = versioned ? p[4] : "";
   if (verb == "infer") {
     call.only("POST");
-    return infer_v2(call, version_of(call, p[2], version));
+    return infer_v2(call, picked_version(call, p[2], version));
   }
   call.only("GET");
   if (verb == "ready") {
