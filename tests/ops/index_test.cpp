@@ -65,6 +65,53 @@ TEST_F(IndexTest, Masks) {
   expect_error(ErrorKind::DType, "mask must be bool, got float32", [&] { masked_fill(x, x, 0); });
 }
 
+// More positions than the loops take at a time, in every layout: as the elements one by one.
+TEST_F(IndexTest, ManyPositions) {
+  const int64_t n = 1500;
+  const Tensor at = randint(-7, 7, {n}), rows = randint(0, 5, {n});
+  const auto i = at.to_vector<int64_t>(), r = rows.to_vector<int64_t>();
+  const Tensor dense = randn({5, 7, 3}), turned = randn({3, 7, 5}).permute({2, 1, 0});
+  for (const Tensor& x : {dense, turned}) {
+    const auto v = x.to_vector<float>();
+    std::vector<float> middle, first, both;
+    for (size_t e = 0; e < i.size(); ++e)
+      for (int64_t c = 0; c < 3; ++c) both.push_back(v[(r[e] * 7 + (i[e] + 7) % 7) * 3 + c]);
+    for (int64_t o = 0; o < 5; ++o)
+      for (const int64_t k : i)
+        for (int64_t c = 0; c < 3; ++c) middle.push_back(v[(o * 7 + (k + 7) % 7) * 3 + c]);
+    for (const int64_t k : r)
+      for (int64_t c = 0; c < 21; ++c) first.push_back(v[k * 21 + c]);
+    EXPECT_EQ(index(x, {Slice(), at}).to_vector<float>(), middle);
+    EXPECT_EQ(index_select(x, 0, rows).to_vector<float>(), first);
+    EXPECT_EQ(index(x, {rows, at}).to_vector<float>(), both);
+    std::vector<float> sums(v);
+    const Tensor add = randn({n, 7, 3});
+    const auto a = add.to_vector<float>();
+    for (size_t e = 0; e < r.size(); ++e)
+      for (size_t c = 0; c < 21; ++c) sums[static_cast<size_t>(r[e]) * 21 + c] += a[e * 21 + c];
+    EXPECT_EQ(index_add(x, 0, rows, add).to_vector<float>(), sums);
+    EXPECT_EQ(index_add(x, 0, rows, add.permute({2, 1, 0}).contiguous().permute({2, 1, 0}))
+                  .to_vector<float>(),
+              sums);
+  }
+}
+
+TEST_F(IndexTest, NonzeroOfManyElements) {
+  const Tensor wide = randint(0, 3, {200, 300}).to(DType::b8);
+  for (const Tensor& m : {wide, wide.t(), wide.reshape({60000})}) {
+    const auto v = m.to(DType::i64).to_vector<int64_t>();
+    std::vector<int64_t> want;
+    for (int64_t e = 0; e < m.numel(); ++e)
+      if (v[static_cast<size_t>(e)]) {
+        if (m.dim() == 2) want.push_back(e / m.size(1));
+        want.push_back(m.dim() == 2 ? e % m.size(1) : e);
+      }
+    EXPECT_EQ(nonzero(m).to_vector<int64_t>(), want);
+    want.resize(static_cast<size_t>(30000 * m.dim()));
+    EXPECT_EQ(nonzero(m, 30000, -1).to_vector<int64_t>(), want);
+  }
+}
+
 TEST_F(IndexTest, IndexPut) {
   const Tensor x = zeros({2, 3});
   expect_tensor(index_put(x, {1, 2}, 5), {2, 3}, {0, 0, 0, 0, 0, 5});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops of nonzero, one_hot and bincount.
 #include <algorithm>
+#include <vector>
 
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
@@ -9,55 +10,146 @@
 #include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem::detail {
+namespace {
+
+constexpr int64_t kCountGrain = 16384, kCountBlock = 256;
+
+// f(coordinates, offset of the first, how many) for the elements [begin, end) of x in row-major
+// order, along the last dim; the coordinates are those of the first.
+template <class F>
+void each_line(const Array& x, int64_t begin, int64_t end, F&& f) {
+  const int last = x.rank - 1;
+  int64_t at[kMaxRank], offset = 0;
+  for (int64_t i = last, k = begin; i >= 0; --i) {
+    at[i] = k % x.shape[i];
+    k /= x.shape[i];
+    offset += at[i] * x.strides[i];
+  }
+  while (begin < end) {
+    const int64_t n = std::min(end - begin, x.shape[last] - at[last]);
+    f(static_cast<const int64_t*>(at), offset, n);
+    begin += n;
+    offset += n * x.strides[last];
+    at[last] += n;
+    for (int i = last; i > 0 && at[i] == x.shape[i]; --i) {
+      at[i] = 0;
+      ++at[i - 1];
+      offset += x.strides[i - 1] - x.shape[i] * x.strides[i];
+    }
+  }
+}
+
+// Positions of the nonzero elements among n; their number. No branch waits for a value.
+template <class T>
+int64_t nonzero_of(const T* x, int64_t step, int64_t n, int64_t* at) {
+  int64_t m = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    at[m] = j;
+    m += is_nonzero(x[j * step]);
+  }
+  return m;
+}
+
+// f(coordinates of the first, positions from it along the last dim, how many) for the nonzero
+// elements among [begin, end).
+template <class T, class F>
+void each_nonzero(const Array& x, int64_t begin, int64_t end, F&& f) {
+  const int64_t step = x.strides[x.rank - 1];
+  each_line(x, begin, end, [&](const int64_t* at, int64_t offset, int64_t n) {
+    int64_t found[kCountBlock];
+    for (int64_t j = 0; j < n; j += kCountBlock) {
+      const T* block = x.as<T>() + offset + j * step;
+      const int64_t m = nonzero_of(block, step, std::min(kCountBlock, n - j), found);
+      for (int64_t k = 0; k < m; ++k) found[k] += j;
+      f(at, found, m);
+    }
+  });
+}
+
+}  // namespace
+
+// Chunks count what they have, then each knows where its rows begin.
 void run_nonzero(const KernelCall& k) {
   const NonzeroAttrs& a = k.get_attrs<NonzeroAttrs>();
   const Array &x = k.in[0], &y = k.out[0];
-  int64_t row = 0;
   int64_t* out = y.as<int64_t>();
-  visit_dtype(x.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    int64_t at[kMaxRank] = {};
-    for (int64_t e = 0; e < x.numel && row < a.size; ++e) {
-      int64_t offset = 0;
-      for (int i = 0; i < x.rank; ++i) offset += at[i] * x.strides[i];
-      if (is_nonzero(x.as<T>()[offset])) {
-        std::copy_n(at, x.rank, out + row * x.rank);
-        ++row;
-      }
-      for (int i = x.rank - 1; i >= 0 && ++at[i] == x.shape[i]; --i) at[i] = 0;
-    }
-  });
-  std::fill(out + row * x.rank, out + a.size * x.rank, a.fill);
+  int64_t rows = 0;
+  if (x.rank > 0 && x.numel > 0) {
+    const int64_t chunks = std::clamp<int64_t>(x.numel / kCountGrain, 1, 64);
+    std::vector<int64_t> first(static_cast<size_t>(chunks) + 1);
+    const auto begin = [&](int64_t c) { return x.numel * c / chunks; };
+    visit_dtype(x.dtype, [&](auto tag) {
+      using T = decltype(tag);
+      parallel_for(0, chunks, 1, [&](int64_t b, int64_t e) {
+        for (int64_t c = b; c < e; ++c)
+          each_nonzero<T>(x, begin(c), begin(c + 1),
+                          [&](const int64_t*, const int64_t*, int64_t n) {
+                            first[static_cast<size_t>(c) + 1] += n;
+                          });
+      });
+      for (size_t c = 1; c < first.size(); ++c) first[c] += first[c - 1];
+      parallel_for(0, chunks, 1, [&](int64_t b, int64_t e) {
+        for (int64_t c = b; c < e; ++c) {
+          int64_t row = first[static_cast<size_t>(c)];
+          each_nonzero<T>(x, begin(c), begin(c + 1),
+                          [&](const int64_t* at, const int64_t* found, int64_t n) {
+                            for (int64_t i = 0; i < n && row < a.size; ++i, ++row) {
+                              int64_t* to = out + row * x.rank;
+                              std::copy_n(at, x.rank - 1, to);
+                              to[x.rank - 1] = at[x.rank - 1] + found[i];
+                            }
+                          });
+        }
+      });
+    });
+    rows = std::min(first.back(), a.size);
+  }
+  std::fill(out + rows * x.rank, out + a.size * x.rank, a.fill);
 }
+
+namespace {
+
+// f(position, class) for the elements of x, which are classes below n; others are reported.
+template <class F>
+void each_class(const KernelCall& k, const Array& x, int64_t n, int64_t begin, int64_t end, F f) {
+  const auto along = [&](auto* data) {
+    int64_t position = begin;
+    const int64_t step = x.rank ? x.strides[x.rank - 1] : 1;
+    const auto line = [&](const int64_t*, int64_t offset, int64_t m) {
+      for (int64_t j = 0; j < m; ++j, ++position) {
+        const int64_t c = data[offset + j * step];
+        if (TD_LIKELY(static_cast<uint64_t>(c) < static_cast<uint64_t>(n)))
+          f(position, c);
+        else
+          report_error(k, 1, c);
+      }
+    };
+    if (x.rank)
+      each_line(x, begin, end, line);
+    else
+      line(nullptr, 0, 1);
+  };
+  x.dtype == DType::i64 ? along(x.as<int64_t>()) : along(x.as<int32_t>());
+}
+
+}  // namespace
 
 void run_one_hot(const KernelCall& k) {
   const Array &x = k.in[0], &y = k.out[0];
   const int64_t n = k.get_attrs<OneHotAttrs>().num_classes;
   zero_array(y);
-  int64_t at[kMaxRank] = {};
-  for (int64_t e = 0; e < x.numel; ++e) {
-    int64_t offset = 0;
-    for (int i = 0; i < x.rank; ++i) offset += at[i] * x.strides[i];
-    const int64_t c = index_at(x.data, x.dtype, offset);
-    if (c < 0 || c >= n)
-      report_error(k, 1, c);
-    else
-      y.as<int64_t>()[e * n + c] = 1;
-    for (int i = x.rank - 1; i >= 0 && ++at[i] == x.shape[i]; --i) at[i] = 0;
-  }
+  int64_t* out = y.as<int64_t>();
+  parallel_for(0, x.numel, kCountGrain, [&](int64_t b, int64_t e) {
+    each_class(k, x, n, b, e, [out, n](int64_t position, int64_t c) { out[position * n + c] = 1; });
+  });
 }
 
 void run_bincount(const KernelCall& k) {
   const Array &x = k.in[0], &y = k.out[0];
-  const int64_t n = k.get_attrs<BincountAttrs>().size;
   zero_array(y);
-  for (int64_t e = 0; e < x.numel; ++e) {
-    const int64_t c = index_at(x.data, x.dtype, e * x.strides[0]);
-    if (c < 0 || c >= n)
-      report_error(k, 1, c);
-    else
-      ++y.as<int64_t>()[c];
-  }
+  int64_t* out = y.as<int64_t>();
+  each_class(k, x, k.get_attrs<BincountAttrs>().size, 0, x.numel,
+             [out](int64_t, int64_t c) { ++out[c]; });
 }
 
 }  // namespace tandem::detail
