@@ -19,8 +19,9 @@ void print_deployed(const serve::DeployOptions& o, const serve::DeployReport& r)
   if (!r.digest.empty())
     fmt::print("  image   {}, {} compressed\n", r.digest, bytes_in_words(r.image_bytes));
   fmt::print("  models  {}\n", fmt::join(r.models, " "));
-  fmt::print("  memory  limit {}: weights {}, largest batches {}", bytes_in_words(r.memory),
-             bytes_in_words(r.weights), bytes_in_words(r.arena));
+  fmt::print("  memory  limit {}: weights {}, loaded {}, largest batches {}",
+             bytes_in_words(r.memory), bytes_in_words(r.weights), bytes_in_words(r.loaded),
+             bytes_in_words(r.arena));
   if (r.cache > 0) fmt::print(", keys and values {}", bytes_in_words(r.cache));
   fmt::print(", process and margin\n");
   for (const std::string& note : r.notes) fmt::print(stderr, "note: {}\n", note);

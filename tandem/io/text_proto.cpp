@@ -98,6 +98,7 @@ class TextProtoParser {
 
   void value(TextField& f, bool scalar, int depth) {
     Budget::count();
+    Budget::take(sizeof(TextField));
     f.line = line_;
     const char c = peek();
     if (c == '{' || c == '<') {

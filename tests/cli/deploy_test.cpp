@@ -307,6 +307,7 @@ TEST(Deploy, RefusesWhatCannotBeDeployed) {
   serve::put_model(t / "full/file", "x");
   write_file(t / "text", "no model");
   write_file(t / "keys", "infer short\n");
+  serve::put_model(t / "broken/m/1/model.onnx", "not a model");
   const std::string models = t / "models", out = " -o " + (t / "out");
   const std::pair<std::string, const char*> cases[] = {
       {models + " --target dokcer" + out, "did you mean 'docker'"},
@@ -316,6 +317,7 @@ TEST(Deploy, RefusesWhatCannotBeDeployed) {
       {models + " --target vertex --keys " + (t / "keys") + out, "asks its callers itself"},
       {models + " --target docker --program " + (t / "text") + out, "ELF"},
       {(t / "text") + " --target docker" + out, "neither a model nor a folder"},
+      {(t / "broken") + " --target docker" + out, "'m' cannot be served: "},
       {(t / "nothing") + " --target docker" + out, "No such file"},
   };
   for (const auto& [arguments, says] : cases) {

@@ -84,6 +84,13 @@ std::vector<std::string> grpc_seeds();
 void read_grpc(std::string_view bytes);
 std::vector<std::string> tensor_proto_seeds();
 void read_tensor_proto(std::string_view bytes);
+/// What servers and `tandem deploy` are pointed at.
+std::vector<std::string> text_proto_seeds();
+void read_text_proto(std::string_view bytes);
+std::vector<std::string> recorded_seeds();
+void read_recorded_requests(std::string_view bytes);
+std::vector<std::string> elf_seeds();
+void read_program(std::string_view bytes);
 
 // ---- changes by format
 void repair_tfrecord(std::string& s);

@@ -524,6 +524,9 @@ constexpr Reader kReaders[] = {
     {"grpc_infer", grpc_seeds, read_grpc, nullptr, mutate_protobuf},
     {"tensor_proto", tensor_proto_seeds, read_tensor_proto, nullptr, mutate_protobuf},
     {"json_tensor", json_tensor_seeds, read_json_tensor, nullptr, mutate_text, true},
+    {"text_proto", text_proto_seeds, read_text_proto, nullptr, mutate_text},
+    {"recorded", recorded_seeds, read_recorded_requests, nullptr, mutate_text},
+    {"elf", elf_seeds, read_program},
     {"saved_model", seeds_saved_model, read_saved_model, nullptr, mutate_protobuf, true},
 };
 

@@ -157,10 +157,12 @@ DeployReport deploy(const DeployOptions& o) {
                .image = o.image,
                .config = config_text(changes)};
   if (d.image.empty()) d.image = d.name + ":" + o.tag;
-  d.memory = kMargin * (kProcessBytes + models.weights + models.arena + models.cache);
+  d.memory = kMargin * (kProcessBytes + std::max(models.weights, models.loaded) + models.arena +
+                        models.cache);
   make_folders(o.folder);
   DeployReport report{.models = models.names,
                       .weights = models.weights,
+                      .loaded = models.loaded,
                       .arena = models.arena,
                       .cache = models.cache,
                       .memory = d.memory,

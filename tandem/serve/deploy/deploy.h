@@ -26,10 +26,12 @@ struct DeployOptions {
 struct DeployReport {
   std::vector<std::string> files;  ///< written, relative to the folder
   std::vector<std::string> models;
-  std::string digest;             ///< of the image
-  double image_bytes = 0;         ///< compressed
-  double weights = 0, arena = 0;  ///< bytes, of all models
-  double cache = 0;
+  std::string digest;              ///< of the image
+  double image_bytes = 0;          ///< compressed
+  double weights = 0;              ///< bytes, of all models
+  double loaded = 0;               ///< after they were loaded here
+  double arena = 0;                ///< runs of their largest batches
+  double cache = 0;                ///< keys and values of texts
   double memory = 0;               ///< the limit that is written
   std::vector<std::string> notes;  ///< what to know
   std::string next;                ///< commands that start it

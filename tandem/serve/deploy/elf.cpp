@@ -13,6 +13,7 @@
 
 #include "tandem/base/ascii.h"
 #include "tandem/base/error.h"
+#include "tandem/base/files/file.h"
 #include "tandem/io/json.h"
 #include "tandem/serve/deploy/elf_internal.h"
 
@@ -22,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint32_t kOpenedNote = 0x407c0c0a;
+constexpr size_t kLongestText = 4096;  // many entries may point to one text
 
 class ElfReader {
  public:
@@ -67,7 +69,7 @@ class ElfReader {
   }
   std::string text_in(std::string_view table, uint64_t at) const {
     TD_CHECK(at < table.size(), Format, "'{}' is truncated or damaged", file_->path());
-    const std::string_view rest = table.substr(at);
+    const std::string_view rest = table.substr(at, kLongestText);
     return std::string(rest.substr(0, rest.find('\0')));
   }
   // The rest of the file from where an address of memory lies.

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "tandem/base/error.h"
+#include "tandem/base/files/file.h"
 #include "tandem/base/files/folder.h"
 #include "tandem/onnx/external.h"
 #include "tandem/recipe/loaded_model.h"
@@ -110,6 +112,26 @@ void add_memory(DeployedModels& out, const std::string& path, const ModelSetting
       static_cast<double>(recipe::figures_of(model).peak_bytes) * static_cast<double>(s.instances);
 }
 
+// Memory of this process that no file is behind.
+double anonymous_bytes() {
+  const std::string status = read_file("/proc/self/status", size_t{1} << 20);
+  const size_t at = status.find("RssAnon:");
+  return at == std::string::npos ? 0 : 1024 * std::strtod(status.c_str() + at + 8, nullptr);
+}
+
+// Loads every model as the server will: one that cannot be served is an error here already. What
+// they take then, with weights in the forms that kernels want, comes back.
+double load_once(const std::string& models, ModelSettings defaults, bool links) {
+  defaults.warm_seconds = 0;
+  const double before = anonymous_bytes();
+  Repository repository({.folder = models, .defaults = defaults, .links = links});
+  repository.load_all();
+  for (const IndexEntry& e : repository.index())
+    TD_CHECK(e.ready, Value, "'{}' cannot be served: {}", e.name, e.reason);
+  repository.wait_for_warm_up();
+  return std::max(anonymous_bytes() - before, 0.0);
+}
+
 }  // namespace
 
 DeployedModels find_models(const std::string& models, const ModelSettings& defaults, bool links) {
@@ -123,6 +145,7 @@ DeployedModels find_models(const std::string& models, const ModelSettings& defau
   const std::string root = fs::is_directory(folder.root(), error)
                                ? folder.root()
                                : fs::path(folder.root()).parent_path().string();
+  out.loaded = load_once(models, defaults, links);  // first: freed memory would be used again
   ModelFiles files(out, root, links);
   for (const std::string& model : out.names) {
     const ModelSettings settings = folder.settings(model, defaults);

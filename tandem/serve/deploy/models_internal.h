@@ -16,9 +16,10 @@ struct DeployedModels {
   std::vector<std::string> names;  ///< of the models
   std::vector<LayerFile> files;    ///< below "models/"
   uint64_t file_bytes = 0;
-  // Bytes, by dry runs.
+  // Bytes of memory.
   double weights = 0;              ///< of all versions that are served
-  double arena = 0;                ///< of their instances, each with its largest batch
+  double loaded = 0;               ///< of the models after they were loaded, measured
+  double arena = 0;                ///< of their instances, each with its largest batch, by dry runs
   double cache = 0;                ///< keys and values of language models
   std::vector<std::string> notes;  ///< which model could not be planned, and why
 };
