@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem serve` and `tandem bench-serve` as people start them: recorded requests sent again,
+// folders of other servers, settings from the environment.
+#include <gtest/gtest.h>
+
+#include "tests/cli/started_helper.h"
+#include "tests/io/io_helper.h"
+#include "tests/serve/serve_helper.h"
+
+namespace tandem::cli_test {
+namespace {
+
+std::string serve(const std::string& arguments) {
+  return std::string(std::getenv("TANDEM_TOOL")) + " serve --port 0 " + arguments;
+}
+
+TEST(ServeVerb, RequestsAreRecordedAndSentAgain) {
+  const TempFolder t;
+  serve::put_model(t / "a/m.onnx", serve::scale_model(2));
+  serve::put_model(t / "b/m.onnx", serve::scale_model(2.5));
+  {
+    Started server(serve((t / "a") + " --record " + (t / "r")));
+    ASSERT_GT(server.port(), 0) << server.text();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(server.post("/predictions/m", "[[1,2,3,4]]").status, 200);
+    EXPECT_EQ(server.stop(), 0);
+  }
+  const auto again = [&](const Started& server, const std::string& more) {
+    return tool("bench-serve http://127.0.0.1:" + std::to_string(server.port()) + " --replay " +
+                (t / "r") + " --speed 0 " + more + " 2>&1");
+  };
+  const Started same(serve(t / "a")), other(serve(t / "b"));
+  const Result equal = again(same, "--compare");
+  EXPECT_EQ(equal.code, 0) << equal.text;
+  EXPECT_TRUE(has(equal.text, "3 answers are the recorded ones, 0 differ")) << equal.text;
+  const Result differs = again(other, "--compare --json");
+  EXPECT_EQ(differs.code, 3) << differs.text;
+  EXPECT_TRUE(has(differs.text, "\"largest_difference\":2,")) << differs.text;
+  EXPECT_EQ(again(other, "").code, 0) << "without --compare it is a load test";
+  EXPECT_NE(tool("serve --record " + (t / "r") + " " + (t / "a") + " 2> /dev/null").code, 0)
+      << "the file is there already";
+  write_file(t / "r", "no record\n");
+  EXPECT_TRUE(has(again(same, "").text, "request 1"));
+}
+
+TEST(ServeVerb, FoldersOfOtherServersAndSettingsOfTheEnvironment) {
+  const TempFolder t;
+  serve::put_model(t / "repo/m/1/model.onnx", serve::scale_model(3));
+  write_file(t / "repo/m/config.pbtxt", "max_batch_size: 4\nmodel_warmup { name: 'w' }\n");
+  write_file(t / "settings.yaml", "from: triton\npage: false\n");
+  const Started server("env TANDEM_SERVE_CONFIG=" + (t / "settings.yaml") + " " +
+                       serve(t / "repo"));
+  ASSERT_GT(server.port(), 0) << server.text();
+  EXPECT_TRUE(has(server.text(), "'m': 'model_warmup' (line 2) has no effect")) << server.text();
+  EXPECT_TRUE(has(server.get("/v2/models/m/config").body, "\"max_batch_size\":4"));
+  EXPECT_EQ(server.get("/page/state").status, 404);
+  const Result wrong = tool("serve --from tritn " + (t / "repo") + " 2>&1");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_TRUE(has(wrong.text, "did you mean 'triton'?")) << wrong.text;
+}
+
+}  // namespace
+}  // namespace tandem::cli_test
