@@ -39,6 +39,7 @@ function askForKey() {
   if (!$('ask').open) $('ask').showModal();
 }
 $('key').onclick = askForKey;
+$('ask').firstElementChild.onsubmit = (e) => { e.preventDefault(); $('ask').close('ok'); };
 $('ask').onclose = () => {
   if ($('ask').returnValue !== 'ok') return;
   key = $('secret').value.trim();
