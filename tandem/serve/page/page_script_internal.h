@@ -16,7 +16,7 @@ function make(tag, attributes = {}, ...inside) {
   e.append(...inside);
   return e;
 }
-const short = (v) => v >= 1e6 ? (v / 1e6).toFixed(1) + 'M' : v >= 1e4 ? (v / 1e3).toFixed(1) + 'k'
+const short = (v) => Number.isInteger(v) && v < 1e4 ? String(v) : v >= 1e6 ? (v / 1e6).toFixed(1) + 'M' : v >= 1e4 ? (v / 1e3).toFixed(1) + 'k'
   : v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v > 0 ? v.toPrecision(2) : '0';
 const milli = (s) => s >= 1 ? s.toFixed(2) + ' s' : s >= 1e-3 ? (s * 1e3).toPrecision(3) + ' ms' : (s * 1e6).toFixed(0) + ' µs';
 
