@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/record.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "tandem/base/clock.h"
@@ -21,18 +25,20 @@ double seconds_now() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-// A file that is not there yet, for its owner alone.
+// Makes the file, for its owner alone from the first moment.
 const std::string& fresh_file(const std::string& path) {
-  TD_CHECK(!file_exists(path), Value, "'{}' is there already\nGive the name of a new file.", path);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  TD_CHECK(fd >= 0 || errno != EEXIST, Value, "'{}' is there already\nGive the name of a new file.",
+           path);
+  TD_CHECK(fd >= 0, Io, "'{}' cannot be made: {}", path, std::strerror(errno));
+  ::close(fd);
   return path;
 }
 
 }  // namespace
 
 Recorder::Recorder(const std::string& path, double most_bytes)
-    : most_bytes_(most_bytes), begin_(-1), file_(fresh_file(path)) {
-  TD_CHECK(chmod(path.c_str(), S_IRUSR | S_IWUSR) == 0, Io, "'{}' cannot be made private", path);
-}
+    : most_bytes_(most_bytes), begin_(-1), file_(fresh_file(path)) {}
 
 std::shared_ptr<RecordedRequest> Recorder::begin(const HttpRequest& r) {
   if (full_.load(std::memory_order_relaxed)) return nullptr;
