@@ -3,6 +3,9 @@
 // folders of other servers, settings from the environment.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/cli/started_helper.h"
 #include "tests/io/io_helper.h"
 #include "tests/serve/serve_helper.h"
@@ -51,7 +54,13 @@ TEST(ServeVerb, FoldersOfOtherServersAndSettingsOfTheEnvironment) {
                        serve(t / "repo"));
   ASSERT_GT(server.port(), 0) << server.text();
   EXPECT_TRUE(has(server.text(), "'m': 'model_warmup' (line 2) has no effect")) << server.text();
-  EXPECT_TRUE(has(server.get("/v2/models/m/config").body, "\"max_batch_size\":4"));
+  // Batches are tried in the background once the server is ready.
+  std::string config;
+  for (int i = 0; i < 200 && !has(config, "\"max_batch_size\":4"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    config = server.get("/v2/models/m/config").body;
+  }
+  EXPECT_TRUE(has(config, "\"max_batch_size\":4")) << config;
   EXPECT_EQ(server.get("/page/state").status, 404);
   const Result wrong = tool("serve --from tritn " + (t / "repo") + " 2>&1");
   EXPECT_EQ(wrong.code, 1);

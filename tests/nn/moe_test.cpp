@@ -61,7 +61,7 @@ TEST(MoE, IsTheWeightedSumOfEachTokensExperts) {
       }
 }
 
-TEST(MoE, ExpertsWithoutRoomAreSkipped) {
+TEST(MoE, ExpertsWithoutRoomAreLeftOut) {
   manual_seed(2);
   for (const double factor : {0.25, 0.5, 1.0, 1.5}) {
     nn::MoE m(
