@@ -18,6 +18,7 @@ constexpr int64_t kCountGrain = 16384, kCountBlock = 256;
 // order, along the last dim; the coordinates are those of the first.
 template <class F>
 void each_line(const Array& x, int64_t begin, int64_t end, F&& f) {
+  if (begin >= end) return;  // of a tensor without elements, whose dims may be 0
   const int last = x.rank - 1;
   int64_t at[kMaxRank], offset = 0;
   for (int64_t i = last, k = begin; i >= 0; --i) {
