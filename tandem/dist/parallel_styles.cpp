@@ -26,12 +26,30 @@ using Group = std::shared_ptr<Engine>;
 using Slice = TensorParallel::Slice;
 using Forward = nn::detail::ModuleState::Forward;
 
+/// What optimizers are told about slices, as long as a layer has some or somebody may ask for whole
+/// states: updates that look at whole parameters are refused.
+struct Roles {
+  std::vector<Param> params;
+  void give(const Param& p) {
+    tandem::detail::set_shard_role(*p.cell(), tandem::detail::ShardRole::part);
+    params.push_back(p);
+  }
+  Roles() = default;
+  ~Roles() {
+    for (const Param& p : params)
+      tandem::detail::set_shard_role(*p.cell(), tandem::detail::ShardRole::none);
+  }
+  Roles(const Roles&) = delete;
+  Roles& operator=(const Roles&) = delete;
+};
+
 /// A module that the plan names.
 struct Chosen {
   std::string path;
   nn::Module* module = nullptr;
   Group group;
   std::vector<Slice>* slices = nullptr;
+  std::shared_ptr<Roles> roles;  ///< held by what the layer does
 };
 
 std::map<std::string, Param> own_params(nn::Module& m) {
@@ -113,7 +131,8 @@ void apply(const ColwiseParallel& style, const Chosen& c) {
            style.parts, c.path);
   take_slice(c, "weight", weight, dim, blocks);
   if (bias.defined()) take_slice(c, "bias", bias, 0, blocks);
-  c.module->state().around = [style, embeds, g = c.group](nn::Module& m, Tensor x, Forward run) {
+  c.module->state().around = [style, embeds, g = c.group, roles = c.roles](nn::Module& m, Tensor x,
+                                                                           Forward run) {
     if (!embeds) x = redistribute(x, style.input, Layout::shared, g, style.sequence_dim);
     return redistribute(run(&m, std::move(x)), Layout::sharded, style.output, g);
   };
@@ -138,15 +157,16 @@ void apply(const RowwiseParallel& style, const Chosen& c) {
   if (nn::detail::as_embedding(*c.module)) {
     const int64_t vocabulary = weight.size(0);
     take_slice(c, "weight", weight, 0, {vocabulary}, false);
-    c.module->state().around = [style, vocabulary, g = c.group](nn::Module& m, const Tensor& ids,
-                                                                Forward) {
+    c.module->state().around = [style, vocabulary, g = c.group, roles = c.roles](
+                                   nn::Module& m, const Tensor& ids, Forward) {
       const Tensor rows = look_up(*nn::detail::as_embedding(m), ids, vocabulary, g);
       return redistribute(rows, Layout::partial, style.output, g, style.sequence_dim);
     };
     return;
   }
   take_slice(c, "weight", weight, 1, {weight.size(1)});
-  c.module->state().around = [style, b = bias, g = c.group](nn::Module& m, Tensor x, Forward run) {
+  c.module->state().around = [style, b = bias, g = c.group, roles = c.roles](
+                                 nn::Module& m, Tensor x, Forward run) {
     x = redistribute(std::move(x), style.input, Layout::sharded, g);
     if (!b.defined())
       return redistribute(run(&m, std::move(x)), Layout::partial, style.output, g,
@@ -178,7 +198,7 @@ void apply(const AttentionParallel&, const Chosen& c) {
     else
       take_slice(c, name, p, name.starts_with("bias_") ? 2 : 0, {p.size(name[0] == 'b' ? 2 : 0)});
   }
-  m->state().entering = [g = c.group](const Tensor& x) {
+  m->state().entering = [g = c.group, roles = c.roles](const Tensor& x) {
     return redistribute(x, Layout::replicated, Layout::shared, g);
   };
   Chosen out = c;
@@ -221,7 +241,7 @@ void apply(const ExpertParallel&, const Chosen& c) {
     g->all_reduce({&most, 1, DType::i64}, ReduceOp::max, {"capacity of experts"}).wait();
     return most;
   };
-  exchange->out = [ranks, g = c.group](const Tensor& x) {
+  exchange->out = [ranks, g = c.group, roles = c.roles](const Tensor& x) {
     const Tensor rows = x.unflatten(0, {ranks, x.size(0) / ranks});
     const Tensor own = detail::all_to_all_scaled(rows, static_cast<double>(ranks), g);
     return own.transpose(0, 1).flatten(1, 2);
@@ -271,6 +291,8 @@ TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Gro
   TensorParallel out;
   out.net_ = &net;
   out.group_ = group;
+  const auto roles = std::make_shared<Roles>();
+  out.roles_ = roles;
   std::map<std::string, std::string> by;  // which pattern has named a module
   std::vector<std::pair<Chosen, const ParallelStyle*>> layers;
   for (const auto& [pattern, style] : plan)
@@ -278,7 +300,7 @@ TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Gro
       const auto [at, fresh] = by.emplace(path, pattern);
       TD_CHECK(fresh, Value, "'{}' is named twice by the plan: '{}' and '{}'", path, at->second,
                pattern);
-      layers.emplace_back(Chosen{path, m, group, &out.slices_}, &style);
+      layers.emplace_back(Chosen{path, m, group, &out.slices_, roles}, &style);
     }
   if (group->size() == 1) return out;
   std::vector<std::string> lines;
@@ -296,6 +318,7 @@ TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Gro
   for (const Slice& s : out.slices_) {
     s.param.cell()->replace(slice_of_rank(s.param.value(), s, group->rank(), group->size()));
     s.param.zero_grad();
+    roles->give(s.param);
   }
   return out;
 }

@@ -112,11 +112,13 @@ class TD_API TensorParallel {
   nn::Module* net_ = nullptr;
   std::shared_ptr<Engine> group_;
   std::vector<Slice> slices_;
+  std::shared_ptr<const void> roles_;
 };
 
 /// Give every rank of `group` its slices of the layers that the plan names, with rank 0's values;
 /// other parameters become rank 0's. Make optimizers and DataParallel (over another group)
-/// afterwards. All ranks call it.
+/// afterwards; optimizers that look at whole parameters (LAMB, Muon ...) refuse slices. All ranks
+/// call it.
 ///
 /// Throws Value for a pattern that matches no module or a module that two match, Shape for sizes
 /// that do not divide by the ranks, Unsupported for layers that a style does not know.

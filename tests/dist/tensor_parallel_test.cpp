@@ -231,6 +231,18 @@ TEST(TensorParallel, ARankHoldsItsSlicesAlone) {
   });
 }
 
+// The slices' layers remember, whether the result is kept or not.
+TEST(TensorParallel, OptimizersOfWholeParametersAreRefused) {
+  run_ranks(2, [](const Group& e) {
+    auto net = SpreadGpt::make();
+    optim::LAMB before(net.parameters());
+    parallelize_module(net, SpreadGpt::plan(), e);
+    EXPECT_TRUE(has(thrown([&] { optim::LAMB opt(net.parameters()); }, ErrorKind::Unsupported),
+                    "LAMB on parts of parameters"));
+    const optim::AdamW fine(net.parameters());
+  });
+}
+
 TEST(TensorParallel, LossOverPartsIsThatOfAllClasses) {
   for (const int64_t classes : {12, 13})
     run_ranks(3, [&](const Group& e) {
