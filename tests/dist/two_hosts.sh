@@ -3,6 +3,7 @@
 # Two machines as network namespaces with addresses of their own: `unshare -Urnm tests/dist/two_hosts.sh WORK SCENARIO`.
 # Exit code 77 where this system does not let namespaces be made. Prints what the scenario found.
 work=$1
+command -v ip >/dev/null && command -v pgrep >/dev/null || exit 77
 mount -t tmpfs none /run 2>/dev/null && mkdir -p /run/netns || exit 77
 ip netns add 10.83.0.1 2>/dev/null && ip netns add 10.83.0.2 2>/dev/null || exit 77
 ip link add one type veth peer name two 2>/dev/null || exit 77
