@@ -111,7 +111,8 @@ TEST(TwoHosts, ACutCableEndsBoth) {
 TEST(TwoHosts, NothingStaysWithoutTheLauncher) {
   const std::string out = two_hosts("gone");
   if (out.empty()) GTEST_SKIP() << "needs network namespaces";
-  EXPECT_EQ(out, "before 5\nafter 0\n");
+  EXPECT_TRUE(has(out, "before ") && !has(out, "before 0")) << out;
+  EXPECT_TRUE(has(out, "after 0\n")) << out;
 }
 
 }  // namespace
