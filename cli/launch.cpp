@@ -78,6 +78,7 @@ void add_launch(CLI::App& app, int& code) {
   verb->add_option("--remote-tool", w->how.tool, "Path of tandem there; default: as here")
       ->needs(hosts);
   verb->add_option("--nnodes", w->nodes, "Machines that start the same command")
+      ->excludes(hosts)
       ->check(CLI::Range(1, 4096));
   verb->add_option("--node-rank", w->node, "Number of this machine, from 0")
       ->check(CLI::Range(0, 4095));

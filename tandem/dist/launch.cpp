@@ -73,8 +73,13 @@ class Signals {
     struct sigaction action {};
     action.sa_handler = pass_signal;
     for (size_t i = 0; i < std::size(kPassed); ++i) ::sigaction(kPassed[i], &action, &before_[i]);
+    // Whoever reads what ranks write, or the token, may be gone: write() says so then.
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &ignore, &pipe_before_);
   }
   ~Signals() {
+    ::sigaction(SIGPIPE, &pipe_before_, nullptr);
     for (size_t i = 0; i < std::size(kPassed); ++i) ::sigaction(kPassed[i], &before_[i], nullptr);
     g_signal_pipe = -1;
   }
@@ -91,6 +96,7 @@ class Signals {
   static constexpr int kPassed[] = {SIGINT, SIGTERM, SIGHUP};
   Fd read_, write_;
   struct sigaction before_[3];
+  struct sigaction pipe_before_;
 };
 
 // ---- starting
@@ -174,6 +180,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   sigset_t all;
   sigemptyset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
   ::execvpe(argv[0], argv, env);
   const int e = errno;
   if (::write(error, &e, sizeof e) < 0) ::_exit(126);
@@ -494,6 +501,8 @@ LaunchResult launch_on_hosts(const std::vector<LaunchHost>& hosts, const LaunchO
                              const HostsOptions& how) {
   TD_CHECK(!hosts.empty() && !o.command.empty(), Value,
            "launch expects machines and a program to run");
+  TD_CHECK(o.min_ranks == 0, Unsupported,
+           "launch on several machines restarts with as many ranks as before");
   int world = 0;
   for (const LaunchHost& h : hosts) world += h.ranks;
   const std::string token = random_token();

@@ -179,7 +179,8 @@ void apply(const RowwiseParallel& style, const Chosen& c) {
     y = redistribute(y, Layout::partial, style.output, g, style.sequence_dim);
     // Slices of time give each rank a part of the bias's gradient.
     const bool slices = style.output == Layout::sequence;
-    return y + (slices ? detail::cross(detail::Crossing::copy, b, g) : b.value());
+    const Tensor bias = slices ? detail::cross(detail::Crossing::copy, b, g) : b.value();
+    return y + bias.to(y.dtype());  // as linear() adds it under autocast
   };
 }
 
@@ -213,8 +214,7 @@ void apply(const SequenceParallel& style, const Chosen& c) {
   TD_CHECK(c.module->state().forward, Unsupported,
            "SequenceParallel knows layers that take one tensor, '{}' is a {}", c.path,
            c.module->type());
-  std::vector<Param> own;
-  for (const auto& [name, p] : own_params(*c.module)) own.push_back(p);
+  const std::vector<Param> own = c.module->parameters();  // of layers below it, too
   c.module->state().around = [style, own, g = c.group](nn::Module& m, Tensor x, Forward run) {
     std::vector<std::unique_ptr<nn::detail::Substitute>> scopes;
     for (const Param& p : own)
@@ -303,6 +303,9 @@ TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Gro
       layers.emplace_back(Chosen{path, m, group, &out.slices_, roles}, &style);
     }
   if (group->size() == 1) return out;
+  for (const auto& [path, m] : net.named_modules())
+    TD_CHECK(!m->state().around && !m->state().entering, Unsupported,
+             "'{}' is spread over ranks already\nOne plan, in one call, names all layers.", path);
   std::vector<std::string> lines;
   for (const auto& [name, p] : net.named_parameters())
     lines.push_back(
@@ -365,12 +368,35 @@ Tensor TensorParallel::whole_of(const Slice& s, const Tensor& own) const {
   return movedim(cat(parts, 0), {0}, {s.dim}).contiguous();
 }
 
+namespace {
+// Parameters by all of their names, tied ones too, as in Module::state_dict().
+struct AllNames : nn::MemberVisitor {
+  std::map<std::string, Param> found;
+  std::string path;
+  void param(const std::string& n, Param& p) override {
+    if (p.defined()) found[path + n] = p;
+  }
+  void buffer(const std::string&, Buffer&) override {}
+  void child(const std::string& n, nn::Module& m) override {
+    const std::string before = path;
+    path += n + ".";
+    m.visit_members(*this);
+    path = before;
+  }
+};
+std::map<std::string, Param> all_names(nn::Module& net) {
+  AllNames all;
+  net.visit_members(all);
+  return all.found;
+}
+}  // namespace
+
 StateDict TensorParallel::state_dict() const {
   const NoGradGuard no_grad;
   StateDict out = net_->state_dict();
   std::map<const Cell*, Tensor> whole;  // tied parameters are gathered once
   for (const Slice& s : slices_) whole[s.param.cell().get()] = whole_of(s, s.param.value());
-  for (const auto& [name, p] : net_->named_parameters())
+  for (const auto& [name, p] : all_names(*net_))
     if (const auto at = whole.find(p.cell().get()); at != whole.end()) out[name] = at->second;
   return out;
 }
@@ -378,8 +404,12 @@ StateDict TensorParallel::state_dict() const {
 nn::LoadReport TensorParallel::load_state_dict(const StateDict& whole, bool strict) const {
   const NoGradGuard no_grad;
   StateDict own;
+  const std::map<std::string, Param> names = all_names(*net_);
   for (const auto& [name, value] : whole) {
-    const Slice* s = slice_of(name);
+    const auto named = names.find(name);
+    const Slice* s = nullptr;
+    for (const Slice& slice : slices_)
+      if (named != names.end() && slice.param == named->second) s = &slice;
     if (!s) {
       own[name] = value;
       continue;

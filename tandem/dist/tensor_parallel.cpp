@@ -63,9 +63,11 @@ Tensor redistribute(Tensor x, Layout from, Layout to, const std::shared_ptr<Engi
   TD_FAIL(Unsupported, "there is no way from the layout {} to {}", to_string(from), to_string(to));
 }
 
-Tensor parallel_cross_entropy(const Tensor& x, const Tensor& target,
+Tensor parallel_cross_entropy(const Tensor& logits, const Tensor& target,
                               const std::shared_ptr<Engine>& or_none, ParallelCrossEntropyOptions o,
                               SourceLocation loc) {
+  const bool narrow = logits.defined() && size_of(logits.dtype()) < size_of(DType::f32);
+  const Tensor x = narrow ? logits.to(DType::f32) : logits;
   const std::shared_ptr<Engine>& group = or_none ? or_none : world();
   TD_CHECK(x.defined() && target.defined() && x.dim() == target.dim() + 1, Shape,
            "parallel_cross_entropy expects x [..., classes of this rank] and target [...], got {} "

@@ -29,7 +29,7 @@ MoE::MoE(int64_t w, MoEOptions o)
            options.experts, options.hidden);
   TD_CHECK(options.top_k > 0 && options.top_k <= options.experts, Value,
            "MoE: top_k is {}, expected 1 to {} (the experts)", options.top_k, options.experts);
-  TD_CHECK(options.capacity_factor >= 0, Value,
+  TD_CHECK(options.capacity_factor >= 0 && std::isfinite(options.capacity_factor), Value,
            "MoE expects a capacity_factor >= 0 (0: no limit), got {}", options.capacity_factor);
   const std::string& act = options.activation;
   TD_CHECK(act == "gelu" || act == "relu" || act == "silu", Value,
@@ -47,7 +47,8 @@ int64_t MoE::capacity(const Tensor& choices, int64_t tokens) const {
   if (options.capacity_factor > 0) {
     const double share = static_cast<double>(tokens * options.top_k) /
                          static_cast<double>(options.experts) * options.capacity_factor;
-    most = std::min(most, std::max<int64_t>(1, static_cast<int64_t>(std::ceil(share))));
+    if (share < static_cast<double>(tokens))
+      most = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(share)));
   } else if (!is_tracing() && tokens > 0) {
     most = bincount(choices, options.experts).max().item<int64_t>();
   }

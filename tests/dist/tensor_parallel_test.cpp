@@ -243,6 +243,30 @@ TEST(TensorParallel, OptimizersOfWholeParametersAreRefused) {
   });
 }
 
+TEST(TensorParallel, TiedParametersAreWholeUnderAllNames) {
+  struct Tied : nn::Module {
+    nn::Embedding embed{8, 4};
+    nn::Linear head{4, 8, {.bias = false}};
+    Tied() {
+      TD_REGISTER(embed, head);
+      head.weight = embed.weight;
+    }
+    Tensor forward(Tensor x) { return head(embed(x)); }
+  };
+  run_ranks(2, [](const Group& e) {
+    manual_seed(5);
+    Tied net;
+    const ParallelPlan plan = {{"embed", RowwiseParallel{}}, {"head", ColwiseParallel{}}};
+    const TensorParallel model = parallelize_module(net, plan, e);
+    const StateDict state = model.state_dict();
+    for (const char* name : {"embed.weight", "head.weight"})
+      EXPECT_EQ(state.at(name).shape(), Shape({8, 4})) << name;
+    EXPECT_TRUE(model.load_state_dict(state).ok());
+    EXPECT_TRUE(has(thrown([&] { parallelize_module(net, plan, e); }, ErrorKind::Unsupported),
+                    "is spread over ranks already"));
+  });
+}
+
 TEST(TensorParallel, LossOverPartsIsThatOfAllClasses) {
   for (const int64_t classes : {12, 13})
     run_ranks(3, [&](const Group& e) {
