@@ -26,4 +26,7 @@ enum class Crossing : uint8_t { copy, reduce, gather, scatter };
 Tensor cross(Crossing how, const Tensor& x, const std::shared_ptr<Engine>& group,
              SourceLocation loc = SourceLocation::here());
 
+/// The norm, in f64, of what all ranks have, from the norm of what this one has.
+Tensor norm_over_ranks(Tensor own, double norm_type, const std::shared_ptr<Engine>& group);
+
 }  // namespace tandem::distributed::detail

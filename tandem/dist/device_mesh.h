@@ -21,7 +21,7 @@ class TD_API DeviceMesh {
   DeviceMesh(std::vector<int64_t> shape, std::vector<std::string> names,
              std::shared_ptr<Engine> engine);
 
-  /// The group along that dimension; throws Value naming the nearest.
+  /// The group along that dimension; throws Value naming those that there are.
   const std::shared_ptr<Engine>& operator[](const std::string& name) const;
   const std::shared_ptr<Engine>& get_group(const std::string& name) const { return (*this)[name]; }
   /// How many ranks there are along it, and which of them this one is.

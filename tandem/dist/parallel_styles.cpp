@@ -464,13 +464,9 @@ Tensor TensorParallel::get_total_norm(double p, SourceLocation loc) const {
                           : optim::get_total_norm(params, p, loc).to(DType::f64);
   };
   const DType dtype = net_->parameters().front().dtype();
-  const bool largest = std::isinf(p);
-  Tensor parts = norm(sliced), rest = norm(others);
-  if (!largest) parts = pow(parts, p);
-  parts = detail::all_reduce_labelled(parts, largest ? ReduceOp::max : ReduceOp::sum, group_,
-                                      "norm of gradients");
-  if (largest) return maximum(parts, rest).to(dtype);
-  return pow(parts + pow(rest, p), 1 / p).to(dtype);
+  const Tensor parts = detail::norm_over_ranks(norm(sliced), p, group_), rest = norm(others);
+  if (std::isinf(p)) return maximum(parts, rest).to(dtype);
+  return pow(pow(parts, p) + pow(rest, p), 1 / p).to(dtype);
 }
 
 Tensor TensorParallel::clip_grad_norm_(double max_norm, double p, SourceLocation loc) const {

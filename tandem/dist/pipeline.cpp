@@ -121,9 +121,19 @@ Tensor PipelineSchedule::receive(bool forward, int64_t from_stage, int64_t stage
   }
 }
 
-void PipelineSchedule::finish_sending() {
+void PipelineSchedule::begin() {
+  TD_CHECK(
+      !broken_, Value,
+      "a step of this pipeline has thrown, and the other ranks are in the middle of it\nEnd the "
+      "job and resume from its newest checkpoint.");
+  broken_ = true;  // until it has ended
+  held_.clear();
+  early_.clear();
+}
+void PipelineSchedule::end() {
   for (auto& [work, value] : sent_) work.wait();
   sent_.clear();
+  broken_ = false;
 }
 
 // ---- passes
@@ -167,8 +177,7 @@ Tensor PipelineSchedule::step(const Tensor& x, const Tensor& target) {
   const bool first = group_->rank() == 0, last = rank_of(count_ - 1) == group_->rank();
   check_batch(x, "x", first);
   check_batch(target, "target", last);
-  held_.clear();
-  early_.clear();
+  begin();
   losses_ = Tensor();
   most_held_ = 0;
   for (const PipelineAction& a : actions_) {
@@ -177,7 +186,7 @@ Tensor PipelineSchedule::step(const Tensor& x, const Tensor& target) {
     else
       backward(a);
   }
-  finish_sending();
+  end();
   const NoGradGuard no_grad;
   const Tensor loss = last ? losses_.reshape({}) : zeros({}, DType::f64);
   return broadcast(loss, rank_of(count_ - 1), group_);
@@ -186,11 +195,10 @@ Tensor PipelineSchedule::step(const Tensor& x, const Tensor& target) {
 Tensor PipelineSchedule::eval(const Tensor& x) {
   const NoGradGuard no_grad;
   check_batch(x, "x", group_->rank() == 0);
-  held_.clear();
-  early_.clear();
+  begin();
   for (const PipelineAction& a : actions_)
     if (a.forward) forward(a, x, {});
-  finish_sending();
+  end();
   std::vector<Tensor> out;
   if (rank_of(count_ - 1) == group_->rank())
     for (int64_t i = 0; i < microbatches_; ++i) out.push_back(held_[{count_ - 1, i}].out);

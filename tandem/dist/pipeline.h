@@ -83,7 +83,8 @@ class TD_API PipelineSchedule {
   void send(bool forward, int64_t stage, int64_t microbatch, const Tensor& value);
   Tensor receive(bool forward, int64_t from_stage, int64_t stage, int64_t microbatch);
   Letter read_letter(int from);
-  void finish_sending();
+  void begin();
+  void end();
 
   std::vector<PipelineStage> stages_;
   int64_t microbatches_ = 1, count_ = 1;
@@ -95,6 +96,7 @@ class TD_API PipelineSchedule {
   std::vector<std::pair<Work, Tensor>> sent_;
   Tensor losses_;  ///< their sum, on the rank of the last stage
   int64_t most_held_ = 0;
+  bool broken_ = false;  ///< a step has thrown: others may have sent what it did not read
 };
 
 struct ScheduleGPipe : PipelineSchedule {

@@ -21,12 +21,16 @@ Tensor DataParallel::get_total_norm(double p, SourceLocation loc) {
   if (!sharded_) return own;
   // A rank without gradients has no dtype of its own: all send the same one.
   const DType dtype = parameters().front().dtype();
+  return detail::norm_over_ranks(own, p, engine_).to(dtype);
+}
+
+Tensor detail::norm_over_ranks(Tensor own, double p, const std::shared_ptr<Engine>& group) {
   own = own.to(DType::f64);
   const auto over_ranks = [&](const Tensor& x, ReduceOp op) {
-    return detail::all_reduce_labelled(x, op, engine_, "norm of gradients");
+    return all_reduce_labelled(x, op, group, "norm of gradients");
   };
-  if (std::isinf(p)) return over_ranks(own, ReduceOp::max).to(dtype);
-  return pow(over_ranks(pow(own, p), ReduceOp::sum), 1 / p).to(dtype);
+  if (std::isinf(p)) return over_ranks(own, ReduceOp::max);
+  return pow(over_ranks(pow(own, p), ReduceOp::sum), 1 / p);
 }
 
 Tensor DataParallel::clip_grad_norm_(double max_norm, double p, SourceLocation loc) {

@@ -298,6 +298,21 @@ TEST(Pipeline, LayersAreCutByMeasuredTime) {
   });
 }
 
+// What others have sent into a step that threw must not be taken for the next one's.
+TEST(Pipeline, NoStepFollowsOneThatHasThrown) {
+  run_ranks(1, [](const Group& e) {
+    nn::Sequential part(nn::Linear(4, 4));
+    int calls = 0;
+    Schedule1F1B schedule(
+        {part, 0, 1}, 1, [&](const Tensor& y, const Tensor&) { return ++calls == 2 ? y : y.sum(); },
+        e);
+    const Tensor x = ones({2, 4});
+    EXPECT_GT(schedule.step(x, x).numel(), 0);
+    EXPECT_TRUE(has(thrown([&] { schedule.step(x, x); }, ErrorKind::Shape), "one element"));
+    EXPECT_TRUE(has(thrown([&] { schedule.step(x, x); }, ErrorKind::Value), "has thrown"));
+  });
+}
+
 TEST(Pipeline, WrongUseIsRefused) {
   run_ranks(2, [](const Group& e) {
     nn::Sequential part(nn::Linear(4, 4));

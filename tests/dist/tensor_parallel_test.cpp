@@ -262,6 +262,7 @@ TEST(TensorParallel, TiedParametersAreWholeUnderAllNames) {
     for (const char* name : {"embed.weight", "head.weight"})
       EXPECT_EQ(state.at(name).shape(), Shape({8, 4})) << name;
     EXPECT_TRUE(model.load_state_dict(state).ok());
+    EXPECT_TRUE(has(thrown([&] { (void)clone(net); }, ErrorKind::Unsupported), "cannot be cloned"));
     EXPECT_TRUE(has(thrown([&] { parallelize_module(net, plan, e); }, ErrorKind::Unsupported),
                     "is spread over ranks already"));
   });

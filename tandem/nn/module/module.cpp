@@ -221,6 +221,10 @@ uint32_t Module::scope_id() const {
 }
 
 void Module::unshare_state() {
+  TD_CHECK(!state_->around && !state_->entering, Unsupported,
+           "a {} that is spread over ranks cannot be cloned\nClone the net before "
+           "parallelize_module().",
+           state_->type);
   Ref<detail::ModuleState> own = make_ref<detail::ModuleState>();
   own->members = state_->members;
   own->type = state_->type;
