@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// `bench/gpu --launch`: what an eager op on a GPU costs the host, from the call to the driver's
-// launch and back, with a driver that does nothing (the fake one without its kernels). Exit code 3
-// above the bar.
+// Measurements of the GPU backend, for bench/gpu, which says how to call it.
+#include "bench/gpu_bench.h"
+
 #include <fmt/core.h>
 
 #include <cstring>
+#include <string>
 
 #include "bench/seconds.h"
 #include "tandem/backend/gpu/fake/fake_driver.h"
 #include "tandem/tandem.h"
 
-using namespace tandem;
-
+namespace tandem::bench {
 namespace {
-
 constexpr double kBar = 1.5e-6;  ///< seconds of a small pointwise op
+}
 
-int launch_costs() {
-  init();
+int gpu_launch_costs(const std::string& device) {
   gpu::set_fake_options({.delays = false, .checks_waits = false, .runs_kernels = false});
   const NoGradGuard no_grad;
-  const DeviceGuard there(device_named("fake"));
+  const Device d = device_named(device);
+  const DeviceGuard there(d);
   const Tensor x = ones({64, 64}), row = ones({64});
   double worst = 0;
   const auto report = [&](const char* name, bool has_bar, auto&& f) {
-    const double s = bench::seconds(f);
+    synchronize(d);
+    const double s = seconds(f);
     fmt::print("{:<28}{:>9.2f} us{}\n", name, s * 1e6, has_bar ? "  (bar: 1.5)" : "");
     if (has_bar) worst = std::max(worst, s);
   };
@@ -35,13 +36,46 @@ int launch_costs() {
   report("sum over rows", false, [&] { (void)x.sum({1}); });
   report("softmax", false, [&] { (void)softmax(x, 1); });
   report("matmul", false, [&] { (void)matmul(x, x); });
-  return worst > kBar ? 3 : 0;
+  return device == "fake" && worst > kBar ? 3 : 0;
 }
 
-}  // namespace
+}  // namespace tandem::bench
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--launch") == 0) return launch_costs();
-  fmt::print(stderr, "usage: bench/gpu --launch\n");
+  using namespace tandem::bench;
+  std::string part, device;
+  GpuNet net;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+    if (word == "--device") {
+      device = value();
+    } else if (word == "--net") {
+      part = word;
+      net.name = value();
+    } else if (word == "--batch") {
+      net.batch = std::stol(value());
+    } else if (word == "--steps") {
+      net.steps = std::stol(value());
+    } else if (word == "--eager") {
+      net.compiled = false;
+    } else if (word == "--f32") {
+      net.autocast = false;
+    } else if (word == "--kernels") {
+      net.kernels = true;
+    } else if (word == "--small") {
+      net.small = true;
+    } else {
+      part = word;
+    }
+  }
+  tandem::init();
+  if (part == "--launch") return gpu_launch_costs(device.empty() ? "fake" : device);
+  if (part == "--ceilings") return gpu_ceilings(device.empty() ? "cuda" : device);
+  net.device = device.empty() ? "cuda" : device;
+  if (part == "--net") return gpu_net(net);
+  fmt::print(stderr,
+             "usage: bench/gpu --launch | --ceilings | --net gpt2|bert|resnet50 [--batch N] "
+             "[--steps N] [--eager] [--f32] [--kernels] [--small]; each with [--device cuda]\n");
   return 2;
 }

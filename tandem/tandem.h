@@ -44,6 +44,7 @@
 #include "tandem/graph/expression/scalar_expr.h"
 #include "tandem/graph/infer.h"
 #include "tandem/graph/op_def.h"
+#include "tandem/graph/precision.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"

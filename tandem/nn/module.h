@@ -159,7 +159,8 @@ class TD_API Module {
   void zero_grad();
 
   // ---- calling
-  // forward(x) inside this layer's scope (errors and profiles name it), with its hooks.
+  /// forward(x) inside this layer's scope (errors and profiles name it), with its hooks. What it
+  /// makes from nothing (positions, masks) lies on x's device, unless x is on the CPU.
   Tensor operator()(Tensor x, SourceLocation loc = SourceLocation::here());
   /// Called with every result of operator(); its return value, if defined, replaces the result.
   /// Returns an id for remove_hook. Throws Unsupported for a layer whose forward does not take one

@@ -7,6 +7,7 @@
 #include "tandem/backend/gpu/engine_internal.h"
 #include "tandem/backend/gpu/fake/fake_driver.h"
 #include "tandem/graph/backend.h"
+#include "tandem/models/text/gpt.h"
 #include "tandem/tandem.h"
 #include "tests/gpu/tensors_helper.h"
 #include "tests/support/bits.h"
@@ -56,6 +57,17 @@ TEST_P(Tensors, ReadingAndPrinting) {
   EXPECT_TRUE(bool(x.amax() > 3));
   EXPECT_EQ(to_string(x.select(0, 0)),
             "tensor([1., 2.], device='" + std::string(GetParam()) + ":0')");
+}
+
+// GPT makes its positions in forward.
+TEST_P(Tensors, AModuleMakesTensorsWhereItsInputIs) {
+  models::GPT net({.vocabulary = 8, .context = 4, .layers = 1, .heads = 1, .width = 8});
+  const NoGradGuard no_grad;
+  const Tensor ids = tensor({{1, 2, 3}}), want = net(ids);
+  net.to(device_);
+  const Tensor got = net(ids.to(device_));
+  EXPECT_EQ(got.device(), device_);
+  EXPECT_TRUE(allclose(got.cpu(), want, 1e-4, 1e-5));
 }
 
 TEST_P(Tensors, TwoDevicesInOneOp) {

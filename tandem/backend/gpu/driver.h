@@ -20,6 +20,8 @@
 
 namespace tandem::gpu {
 
+class MatmulLibrary;
+
 struct DeviceInfo {
   std::string name;     ///< as the driver gives it
   std::string version;  ///< of driver and language, for people
@@ -108,6 +110,13 @@ class TD_API Context {
   /// All of it, as one piece of work; memory that it names must still be there.
   virtual Status replay(GraphRef graph, StreamRef stream) = 0;
   virtual Status destroy_graph(GraphRef graph) = 0;
+
+  // ---- the vendor's libraries
+  /// For matmuls, opened by the first question; nullptr, with the reason, where there is none.
+  virtual MatmulLibrary* matmul_library(Status& why) {
+    why = {Code::unavailable, "this driver has no library of matmuls"};
+    return nullptr;
+  }
 };
 
 /// For drivers: bad_argument with the names of kernel and parameter unless number, kinds and sizes

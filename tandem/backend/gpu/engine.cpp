@@ -40,7 +40,24 @@ KernelRef Engine::build(const KernelSource& source) {
   KernelRef kernel = nullptr;
   check(context_->build({&source, 1}, module));
   check(context_->find(module, source.name, kernel));
+  std::lock_guard hold(names_lock_);
+  names_[kernel] = source.name;
   return kernel;
+}
+
+const char* Engine::name_of(KernelRef kernel) {
+  std::lock_guard hold(names_lock_);
+  return names_[kernel].c_str();
+}
+
+void Engine::time_launches(bool on) {
+  std::lock_guard hold(times_lock_);
+  times_.forget(*this);
+  times_launches_ = on;
+}
+std::vector<KernelTime> Engine::take_launch_times() {
+  std::lock_guard hold(times_lock_);
+  return times_.take(*this);
 }
 
 void Engine::copy_in(Address to, const void* host, size_t bytes, StreamRef stream) {

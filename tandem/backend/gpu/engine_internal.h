@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "tandem/backend/gpu/driver.h"
+#include "tandem/backend/gpu/kernel_times.h"
 #include "tandem/backend/gpu/pool.h"
 #include "tandem/backend/gpu/staging_internal.h"
 #include "tandem/graph/backend.h"
@@ -27,6 +28,27 @@ struct KernelId {
 };
 struct Built {
   virtual ~Built() = default;
+};
+
+class Engine;
+
+/// What record_kernel_times() keeps: two events for each launch.
+class LaunchTimes {
+ public:
+  /// Around one launch; by one thread at a time.
+  void begin(Engine& e, const char* name, StreamRef stream);
+  void end(Engine& e, StreamRef stream);
+  std::vector<KernelTime> take(Engine& e);
+  void forget(Engine& e);
+
+ private:
+  struct Call {
+    const char* name;
+    EventRef from, to;
+  };
+  EventRef event(Engine& e);
+  std::vector<Call> calls_;
+  std::vector<EventRef> free_;
 };
 
 class Engine {
@@ -61,9 +83,24 @@ class Engine {
 
   void launch(KernelRef kernel, Extent blocks, Extent threads, const Arguments& arguments,
               StreamRef stream) {
+    if (TD_UNLIKELY(times_launches_.load(std::memory_order_relaxed))) {
+      return timed(name_of(kernel), stream,
+                   [&] { check(context_->launch(kernel, blocks, threads, arguments, stream)); });
+    }
     const Status status = context_->launch(kernel, blocks, threads, arguments, stream);
     if (TD_UNLIKELY(!status.ok())) check(status);
   }
+  /// work() puts something else into the stream, a library's call, say; `name` lives on.
+  template <class Work>
+  void timed(const char* name, StreamRef stream, Work&& work) {
+    if (TD_LIKELY(!times_launches_.load(std::memory_order_relaxed))) return work();
+    std::lock_guard hold(times_lock_);
+    times_.begin(*this, name, stream);
+    work();
+    times_.end(*this, stream);
+  }
+  void time_launches(bool on);
+  std::vector<KernelTime> take_launch_times();
 
   void copy_in(Address to, const void* host, size_t bytes, StreamRef stream);
   void copy_out(void* host, Address from, size_t bytes, StreamRef stream);
@@ -76,6 +113,7 @@ class Engine {
   bool take_error(DeviceError& error);
 
  private:
+  const char* name_of(KernelRef kernel);
   struct Hash {
     size_t operator()(const KernelId& id) const;
   };
@@ -88,7 +126,11 @@ class Engine {
   std::mutex lock_;
   std::unordered_map<KernelId, std::unique_ptr<Built>, Hash> built_;
   Address error_word_ = 0;
-  std::atomic<bool> may_report_{false};
+  std::atomic<bool> may_report_{false}, times_launches_{false};
+  std::mutex times_lock_;
+  LaunchTimes times_;
+  std::unordered_map<KernelRef, std::string> names_;  // guarded by names_lock_
+  std::mutex names_lock_;
 };
 
 /// For tests: called with every kernel that an engine builds; nullptr: nobody.

@@ -11,7 +11,8 @@ namespace tandem::detail {
 Mode present_mode() {
   const Context& c = context();
   uint32_t slow = c.slow & kAutocast;
-  return {c.grad_enabled, slow, slow ? c.autocast_dtype : DType::f32, num_threads(), c.device};
+  return {c.grad_enabled, slow,     slow ? c.autocast_dtype : DType::f32,
+          num_threads(),  c.device, float32_matmul_precision()};
 }
 
 bool Specialisation::fits(const CallParts& given, const Mode& now) const {

@@ -7,6 +7,7 @@
 #include "tandem/compile/lowering/fit_memory.h"
 #include "tandem/compile/run/second_look.h"
 #include "tandem/compile/run/stack_watch.h"
+#include "tandem/graph/precision.h"
 
 namespace tandem::detail {
 
@@ -17,6 +18,7 @@ struct Mode {
   DType autocast;
   int threads;
   Device device;  ///< of what is made from nothing
+  MatmulPrecision precision;
   bool operator==(const Mode&) const = default;
 };
 Mode present_mode();

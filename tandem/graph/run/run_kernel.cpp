@@ -9,12 +9,13 @@
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/backend.h"
 #include "tandem/graph/dry_run.h"
+#include "tandem/graph/precision.h"
 #include "tandem/tensor/device_memory.h"
 
 namespace tandem {
 namespace {
 
-// Cached plans by (kernel, attrs, dtypes, shapes, strides, threads, DeterministicGuard).
+// Cached plans by (kernel, attrs, dtypes, shapes, strides, threads, DeterministicGuard, precision).
 struct PlanTable {
   std::shared_mutex lock;
   std::unordered_map<std::string, std::shared_ptr<const Plan>> plans;
@@ -130,7 +131,8 @@ std::shared_ptr<const Plan> plan_of(const Kernel& kernel, const KernelCall& call
   key.clear();
   const void* id[] = {reinterpret_cast<const void*>(kernel.prepare), &call.op};
   append_raw(key, id, sizeof id);
-  int mode = num_threads() * 2 + context().deterministic;
+  int mode = num_threads() * 4 + context().deterministic * 2 +
+             (float32_matmul_precision() == MatmulPrecision::tf32);
   append_raw(key, &mode, sizeof mode);
   if (call.op.attrs) append_attr_bytes(call.op.attrs, call.attrs, key);
   for (int i = 0; i < call.n_in; ++i) append_array(key, call.in[i]);

@@ -400,6 +400,9 @@ Tensor Module::operator()(Tensor x, SourceLocation loc) {
            state_->type.empty() ? "a module without TD_REGISTER" : state_->type);
   // Inference programs over modules in eval mode cache values derived from their weights.
   if (TD_UNLIKELY(is_tracing() && !is_grad_enabled())) is_training();
+  // Positions, masks, zeros that forward makes from nothing belong where its input is.
+  const bool away = x.defined() && !is_host(x.device());
+  const DeviceGuard there(away ? x.device() : context().device);
   return scoped(loc, [&] {
     if (TD_LIKELY(!state_->has_hooks())) return state_->forward(this, std::move(x));
     return call_with_hooks(*this, std::move(x));

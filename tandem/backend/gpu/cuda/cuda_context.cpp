@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "tandem/backend/gpu/cuda/cublaslt_internal.h"
 #include "tandem/backend/gpu/cuda/library_internal.h"
 #include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/modules_internal.h"
@@ -23,6 +24,8 @@ class CudaContext final : public Context {
   Status open(const CudaLibrary& library, int device);
 
 #include "tandem/backend/gpu/context_overrides.inc"
+
+  MatmulLibrary* matmul_library(Status& why) override;
 
  private:
   using Table = Modules<cuda::Function, cuda::Module>;
@@ -47,6 +50,9 @@ class CudaContext final : public Context {
   std::mutex lock_;  // guards what follows
   Table modules_;
   std::map<StreamRef, bool> streams_;
+  std::once_flag matmuls_asked_;
+  std::unique_ptr<MatmulLibrary> matmuls_;
+  Status no_matmuls_;
 };
 
 // The driver's call of that name with its arguments.
@@ -62,6 +68,7 @@ Status CudaContext::open(const CudaLibrary& library, int device) {
 CudaContext::~CudaContext() {
   if (!context_) return;
   (void)synchronize();
+  matmuls_.reset();
   for (const auto& [ref, module] : modules_) (void)TD_CUDA(cuModuleUnload, module->owner);
   for (const auto& [stream, made] : streams_) (void)TD_CUDA(cuStreamDestroy_v2, of(stream));
   api_.cuDevicePrimaryCtxRelease_v2(device_);
@@ -228,6 +235,12 @@ Status CudaContext::destroy_graph(GraphRef graph) {
 }
 
 #undef TD_CUDA
+
+MatmulLibrary* CudaContext::matmul_library(Status& why) {
+  std::call_once(matmuls_asked_, [this] { no_matmuls_ = open_cublaslt(api_, context_, matmuls_); });
+  why = no_matmuls_;
+  return matmuls_.get();
+}
 
 }  // namespace
 

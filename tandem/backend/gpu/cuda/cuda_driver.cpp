@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "tandem/backend/gpu/cuda/cublaslt_internal.h"
 #include "tandem/backend/gpu/cuda/library_internal.h"
 #include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/drivers.h"
@@ -25,7 +26,7 @@ class CudaDriver final : public Driver {
     return open_cuda_device(cuda_library(), device, context);
   }
   std::vector<LibraryReport> libraries() override {
-    return {cuda_library().report, nvrtc_report()};
+    return {cuda_library().report, nvrtc_report(), cublaslt_report()};
   }
 
  private:

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and linear, with batch dimensions and transposed operands without copies.
+// matmul and linear, with batch dimensions and transposed operands without copies: by the library
+// of the device's vendor where it takes them, else by a tiled kernel.
 #include <fmt/format.h>
 
+#include "tandem/backend/gpu/matmul_library.h"
 #include "tandem/backend/gpu/rows/call_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/backend/gpu/rows/tiled_internal.h"
+#include "tandem/graph/precision.h"
 #include "tandem/ops/matmul/matmul.h"
 
 namespace tandem::gpu {
@@ -132,6 +135,93 @@ void run_matmul(const KernelCall& c, const Matmul& p) {
   e.launch(k, blocks, {TiledText::kBlock}, a, e.stream(c.stream));
 }
 
+// ---- the vendor's library
+
+// A call as matmuls of the library: the innermost dimension of the batch is one call's, the others
+// are calls.
+struct LibraryPlan : Plan {
+  std::unique_ptr<MatmulPlan> matmul;  // nullptr: the tiled kernel
+  codegen::TileLoop calls;             // arrays: y, a, b
+  int64_t n_calls = 1;
+};
+constexpr int64_t kMostCalls = 64;
+
+// One side's stride is 1, and lines do not overlap.
+bool line_of(int64_t along_k, int64_t across, int64_t k, int64_t other, bool& is_along_k,
+             int64_t& line) {
+  is_along_k = along_k == 1 && (across >= k || other == 1);
+  line = is_along_k ? across : along_k;
+  return is_along_k || (across == 1 && (along_k >= other || k == 1));
+}
+
+bool library_problem(const Matmul& p, MatmulProblem& q, LibraryPlan& plan) {
+  if (p.y->numel == 0 || p.k == 0 || p.yn != 1 || (p.ym < p.n && p.m > 1)) return false;
+  q.dtype = p.y->dtype;
+  q.tf32 = float32_matmul_precision() == MatmulPrecision::tf32;
+  q.bias = p.bias != nullptr;
+  q.m = p.m;
+  q.n = p.n;
+  q.k = p.k;
+  q.y_line = p.ym;
+  if (!line_of(p.ak, p.am, p.k, p.m, q.a_along_k, q.a_line)) return false;
+  if (!line_of(p.bk, p.bn, p.k, p.n, q.b_along_k, q.b_line)) return false;
+  plan.calls = p.batch;
+  if (const int last = p.batch.rank - 1; last >= 0) {
+    q.count = p.batch.size[last];
+    q.y_next = p.batch.stride[0][last];
+    q.a_next = p.batch.stride[1][last];
+    q.b_next = p.batch.stride[2][last];
+    plan.calls.rank = last;
+  }
+  for (int d = 0; d < plan.calls.rank; ++d) plan.n_calls *= plan.calls.size[d];
+  return plan.n_calls <= kMostCalls;
+}
+
+std::shared_ptr<const Plan> plan_matmul(const KernelCall& c, const Matmul& p) {
+  auto plan = std::make_shared<LibraryPlan>();
+  Status why;
+  MatmulLibrary* library = engine_of(c.device).context().matmul_library(why);
+  MatmulProblem problem;
+  if (!library || !library_problem(p, problem, *plan)) return plan;
+  if (library->plan(problem, plan->matmul).ok()) plan->workspace = plan->matmul->workspace;
+  return plan;
+}
+
+// False where an address is not aligned as the plan expects it.
+bool run_by_library(const KernelCall& c, const Matmul& p) {
+  const auto& plan = *static_cast<const LibraryPlan*>(c.plan);
+  if (!plan.matmul) return false;
+  const auto bytes = static_cast<int64_t>(size_of(p.y->dtype));
+  MatmulOperands first{address_of(p.a->data), address_of(p.b->data),
+                       p.bias ? address_of(p.bias->data) : 0, address_of(p.y->data),
+                       address_of(c.scratch)};
+  Address low = first.a | first.b | first.bias | first.y;
+  const codegen::TileLoop& calls = plan.calls;
+  for (int d = 0; d < calls.rank; ++d) {
+    for (int i = 0; i < 3; ++i) low |= static_cast<Address>(calls.stride[i][d] * bytes);
+  }
+  if (low % kMatmulAlignment != 0) return false;
+  Engine& e = engine_of(c.device);
+  for (int64_t i = 0; i < plan.n_calls; ++i) {
+    MatmulOperands at = first;
+    int64_t rest = i;
+    for (int d = calls.rank - 1; d >= 0; --d) {
+      const int64_t place = rest % calls.size[d] * bytes;
+      rest /= calls.size[d];
+      at.y += static_cast<Address>(place * calls.stride[0][d]);
+      at.a += static_cast<Address>(place * calls.stride[1][d]);
+      at.b += static_cast<Address>(place * calls.stride[2][d]);
+    }
+    const StreamRef stream = e.stream(c.stream);
+    e.timed("cublasLt", stream, [&] { e.check(plan.matmul->run(at, stream)); });
+  }
+  return true;
+}
+
+void run(const KernelCall& c, const Matmul& p) {
+  if (!run_by_library(c, p)) run_matmul(c, p);
+}
+
 bool bias_is_dense(const KernelCall& c) {
   return has_types(c) && (c.n_in < 3 || !c.in[2].present() || c.in[2].contiguous);
 }
@@ -139,12 +229,14 @@ bool bias_is_dense(const KernelCall& c) {
 }  // namespace
 
 void register_matmul(DeviceKind kind) {
-  register_kernel(kind, op::matmul, {has_types, nullptr, nullptr, [](const KernelCall& c) {
-                                       run_matmul(c, matmul_of(c));
-                                     }});
-  register_kernel(kind, op::linear, {bias_is_dense, nullptr, nullptr, [](const KernelCall& c) {
-                                       run_matmul(c, linear_of(c));
-                                     }});
+  register_kernel(
+      kind, op::matmul,
+      {has_types, nullptr, [](const KernelCall& c) { return plan_matmul(c, matmul_of(c)); },
+       [](const KernelCall& c) { run(c, matmul_of(c)); }});
+  register_kernel(
+      kind, op::linear,
+      {bias_is_dense, nullptr, [](const KernelCall& c) { return plan_matmul(c, linear_of(c)); },
+       [](const KernelCall& c) { run(c, linear_of(c)); }});
 }
 
 }  // namespace tandem::gpu

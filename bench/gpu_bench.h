@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of bench/gpu. Each prints a table and returns an exit code.
+#pragma once
+
+#include <string>
+
+namespace tandem::bench {
+
+/// What an eager op costs the host, from the call to the driver's launch and back. On the fake
+/// device with empty kernels there is a bar, and 3 is returned above it.
+int gpu_launch_costs(const std::string& device);
+/// Bytes per second of a large copy, FLOP per second of matmuls, seconds of a small launch.
+int gpu_ceilings(const std::string& device);
+/// Steps of a net ("gpt2", "bert", "resnet50"): items per second, peak bytes, losses, and with
+/// `kernels` where the time is spent.
+struct GpuNet {
+  std::string name, device;
+  long batch = 0, steps = 20;
+  bool compiled = true, autocast = true, kernels = false, small = false;
+};
+int gpu_net(const GpuNet& what);
+
+}  // namespace tandem::bench
