@@ -9,6 +9,7 @@
 
 // Before cuda.h, which gives names like these another version by macros.
 #include "tandem/backend/gpu/cuda/abi_internal.h"
+#include "tandem/backend/gpu/cuda/cublaslt_abi_internal.h"
 #include "tandem/backend/gpu/opencl/abi_internal.h"
 
 #if __has_include(<CL/cl.h>)
@@ -23,6 +24,11 @@
 // Libraries still have the first version, which this header no longer declares.
 #undef cuEventElapsedTime
 extern "C" CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to);
+#endif
+
+#if __has_include(<cublasLt.h>) && __has_include(<cuda_runtime_api.h>)
+#define TD_HAVE_CUBLASLT_HEADER
+#include <cublasLt.h>
 #endif
 
 namespace tandem::gpu {
@@ -57,6 +63,43 @@ struct SameShape<R (*)(A...), S (*)(B...)>
   static_assert(!SameShape<int (*)(void*, int), int (*)(char*, long)>::value);
   static_assert(!SameShape<int (*)(void*, long), int (*)(long, void*)>::value);
   static_assert(!SameShape<int (*)(void*), int (*)(void*, int)>::value);
+}
+
+TEST(Abi, CublasLtAsItsHeaderDeclaresIt) {
+#ifdef TD_HAVE_CUBLASLT_HEADER
+#define TD_CHECK_SHAPE(name, parameters) \
+  static_assert(SameShape<decltype(cuda::CublasLtApi::name), decltype(&::name)>::value, #name);
+  TD_CUBLASLT_FUNCTIONS(TD_CHECK_SHAPE)
+#undef TD_CHECK_SHAPE
+  static_assert(sizeof(cuda::LtAlgo) == sizeof(cublasLtMatmulAlgo_t));
+  static_assert(sizeof(cuda::LtHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
+  static_assert(offsetof(cuda::LtHeuristic, workspace) ==
+                offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+  static_assert(offsetof(cuda::LtHeuristic, state) ==
+                offsetof(cublasLtMatmulHeuristicResult_t, state));
+  static_assert(cuda::kR32F == CUDA_R_32F && cuda::kR64F == CUDA_R_64F);
+  static_assert(cuda::kR16F == CUDA_R_16F && cuda::kR16BF == CUDA_R_16BF);
+  static_assert(cuda::kCompute32F == CUBLAS_COMPUTE_32F && cuda::kCompute64F == CUBLAS_COMPUTE_64F);
+  static_assert(cuda::kCompute32FTf32 == CUBLAS_COMPUTE_32F_FAST_TF32);
+  static_assert(cuda::kDescTransA == CUBLASLT_MATMUL_DESC_TRANSA);
+  static_assert(cuda::kDescTransB == CUBLASLT_MATMUL_DESC_TRANSB);
+  static_assert(cuda::kDescEpilogue == CUBLASLT_MATMUL_DESC_EPILOGUE);
+  static_assert(cuda::kDescBias == CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+  static_assert(cuda::kDescBiasType == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
+  static_assert(cuda::kLayoutBatchCount == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+  static_assert(cuda::kLayoutBatchStride == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+  static_assert(cuda::kPreferWorkspace == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+  static_assert(cuda::kPreferReduction == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
+  static_assert(cuda::kPreferAlignmentA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+  static_assert(cuda::kPreferAlignmentD == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+  static_assert(cuda::kOpN == CUBLAS_OP_N && cuda::kOpT == CUBLAS_OP_T);
+  static_assert(cuda::kEpilogueBias == CUBLASLT_EPILOGUE_BIAS);
+  static_assert(cuda::kReductionCompute == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+  static_assert(cuda::kReductionOutput == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
+  static_assert(cuda::kCublasNotSupported == CUBLAS_STATUS_NOT_SUPPORTED);
+#else
+  GTEST_SKIP() << "cublasLt.h is not installed";
+#endif
 }
 
 TEST(Abi, OpenclAsItsHeaderDeclaresIt) {
