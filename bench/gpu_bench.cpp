@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -41,22 +42,30 @@ int gpu_launch_costs(const std::string& device) {
 
 }  // namespace tandem::bench
 
-int main(int argc, char** argv) {
+namespace {
+int run(int argc, char** argv) {
   using namespace tandem::bench;
   std::string part, device;
   GpuNet net;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+    const auto number = [&] {
+      const std::string text = value();
+      char* end = nullptr;
+      const long n = std::strtol(text.c_str(), &end, 10);
+      TD_CHECK(n > 0 && !*end, Value, "{} {}: expected a number of at least 1", word, text);
+      return n;
+    };
     if (word == "--device") {
       device = value();
     } else if (word == "--net") {
       part = word;
       net.name = value();
     } else if (word == "--batch") {
-      net.batch = std::stol(value());
+      net.batch = number();
     } else if (word == "--steps") {
-      net.steps = std::stol(value());
+      net.steps = number();
     } else if (word == "--eager") {
       net.compiled = false;
     } else if (word == "--f32") {
@@ -78,4 +87,14 @@ int main(int argc, char** argv) {
              "usage: bench/gpu --launch | --ceilings | --net gpt2|bert|resnet50 [--batch N] "
              "[--steps N] [--eager] [--f32] [--kernels] [--small]; each with [--device cuda]\n");
   return 2;
+}
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {  // a device that is not there, a number that is none
+    fmt::print(stderr, "bench/gpu: {}\n", e.what());
+    return 1;
+  }
 }

@@ -43,10 +43,11 @@ class LaunchTimes {
 
  private:
   struct Call {
-    const char* name;
-    EventRef from, to;
+    const char* name = nullptr;
+    EventRef from = nullptr, to = nullptr;
   };
   EventRef event(Engine& e);
+  Call begun_;
   std::vector<Call> calls_;
   std::vector<EventRef> free_;
 };

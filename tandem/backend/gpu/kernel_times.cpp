@@ -5,18 +5,20 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tandem/backend/gpu/engine_internal.h"
 
 namespace tandem::gpu {
 
 void LaunchTimes::begin(Engine& e, const char* name, StreamRef stream) {
-  Call c{name, event(e), event(e)};
-  e.check(e.context().record(c.from, stream));
-  calls_.push_back(c);
+  if (!begun_.from) begun_ = {name, event(e), event(e)};  // else a launch that threw began it
+  begun_.name = name;
+  e.check(e.context().record(begun_.from, stream));
 }
 void LaunchTimes::end(Engine& e, StreamRef stream) {
-  e.check(e.context().record(calls_.back().to, stream));
+  e.check(e.context().record(begun_.to, stream));
+  calls_.push_back(std::exchange(begun_, {}));
 }
 
 EventRef LaunchTimes::event(Engine& e) {

@@ -28,4 +28,18 @@ LibraryReport report_of(const char* name, const Library& library);
 /// after a comma.
 void resolve_symbol(const Library& library, const char* name, void* place, std::string& missing);
 
+/// One of NVIDIA's libraries, from the system or from Python's packages: `resolve(library,
+/// missing)` sets its functions. False, with report.problem, where it is off.
+template <class Resolve>
+bool open_functions(const char* name, const std::vector<std::string>& files, Resolve&& resolve,
+                    LibraryReport& report) {
+  const Library library = open_library(files, true);
+  report = report_of(name, library);
+  if (!library.handle) return false;
+  std::string missing;
+  resolve(library, missing);
+  if (!missing.empty()) report.problem = library.path + " lacks " + missing;
+  return missing.empty();
+}
+
 }  // namespace tandem::gpu

@@ -23,19 +23,17 @@ struct CublasLt {
 
 CublasLt open_library_of_matmuls() {
   CublasLt l;
-  const Library library = open_library({"libcublasLt.so.13", "libcublasLt.so.12"}, true);
-  l.report = report_of("cuBLASLt", library);
-  if (!library.handle) return l;
-  std::string missing;
+  const bool on = open_functions(
+      "cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"},
+      [&](const Library& library, std::string& missing) {
 #define TD_LT_RESOLVE(name, parameters) resolve_symbol(library, #name, &l.api.name, missing);
-  TD_CUBLASLT_FUNCTIONS(TD_LT_RESOLVE)
+        TD_CUBLASLT_FUNCTIONS(TD_LT_RESOLVE)
 #undef TD_LT_RESOLVE
-  resolve_symbol(library, "cublasLtGetVersion", &l.api.cublasLtGetVersion, missing);
-  resolve_symbol(library, "cublasLtGetStatusName", &l.api.cublasLtGetStatusName, missing);
-  if (!missing.empty()) {
-    l.report.problem = fmt::format("{} lacks {}", library.path, missing);
-    return l;
-  }
+        resolve_symbol(library, "cublasLtGetVersion", &l.api.cublasLtGetVersion, missing);
+        resolve_symbol(library, "cublasLtGetStatusName", &l.api.cublasLtGetStatusName, missing);
+      },
+      l.report);
+  if (!on) return l;
   const size_t v = l.api.cublasLtGetVersion();
   l.report.version = fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
   return l;

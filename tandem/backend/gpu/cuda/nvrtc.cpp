@@ -16,18 +16,16 @@ struct NvrtcLibrary {
 
 NvrtcLibrary open_nvrtc() {
   NvrtcLibrary l;
-  const Library library = open_library({"libnvrtc.so.13", "libnvrtc.so.12"}, true);
-  l.report = report_of("NVRTC", library);
-  if (!library.handle) return l;
-  std::string missing;
+  const bool on = open_functions(
+      "NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"},
+      [&](const Library& library, std::string& missing) {
 #define TD_NVRTC_RESOLVE(name, parameters) resolve_symbol(library, #name, &l.api.name, missing);
-  TD_NVRTC_FUNCTIONS(TD_NVRTC_RESOLVE)
+        TD_NVRTC_FUNCTIONS(TD_NVRTC_RESOLVE)
 #undef TD_NVRTC_RESOLVE
-  resolve_symbol(library, "nvrtcGetErrorString", &l.api.nvrtcGetErrorString, missing);
-  if (!missing.empty()) {
-    l.report.problem = fmt::format("{} lacks {}", library.path, missing);
-    return l;
-  }
+        resolve_symbol(library, "nvrtcGetErrorString", &l.api.nvrtcGetErrorString, missing);
+      },
+      l.report);
+  if (!on) return l;
   int major = 0, minor = 0;
   if (l.api.nvrtcVersion(&major, &minor) == cuda::kSuccess) {
     l.report.version = fmt::format("{}.{}", major, minor);

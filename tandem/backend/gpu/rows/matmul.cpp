@@ -3,10 +3,13 @@
 // of the device's vendor where it takes them, else by a tiled kernel.
 #include <fmt/format.h>
 
+#include <mutex>
+
 #include "tandem/backend/gpu/matmul_library.h"
 #include "tandem/backend/gpu/rows/call_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/backend/gpu/rows/tiled_internal.h"
+#include "tandem/base/log.h"
 #include "tandem/graph/precision.h"
 #include "tandem/ops/matmul/matmul.h"
 
@@ -179,11 +182,25 @@ bool library_problem(const Matmul& p, MatmulProblem& q, LibraryPlan& plan) {
 
 std::shared_ptr<const Plan> plan_matmul(const KernelCall& c, const Matmul& p) {
   auto plan = std::make_shared<LibraryPlan>();
-  Status why;
-  MatmulLibrary* library = engine_of(c.device).context().matmul_library(why);
+  Engine& e = engine_of(c.device);
+  Status status;
+  MatmulLibrary* library = e.context().matmul_library(status);
+  if (!library) {
+    static std::once_flag said;
+    if (e.info().compute_major > 0) {
+      std::call_once(said, [&] {
+        log_warning("matmuls on {} run by kernels without tensor cores: {}", to_string(c.device),
+                    status.text());
+      });
+    }
+    return plan;
+  }
   MatmulProblem problem;
-  if (!library || !library_problem(p, problem, *plan)) return plan;
-  if (library->plan(problem, plan->matmul).ok()) plan->workspace = plan->matmul->workspace;
+  if (!library_problem(p, problem, *plan)) return plan;
+  status = library->plan(problem, plan->matmul);
+  if (status.code() == Code::unavailable) return plan;  // the library does not take it
+  e.check(status);
+  plan->workspace = plan->matmul->workspace;
   return plan;
 }
 
