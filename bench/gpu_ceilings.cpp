@@ -2,29 +2,12 @@
 // What a device can do at most: a large copy, and matmuls of the sizes that nets have.
 #include <fmt/core.h>
 
-#include <chrono>
-
 #include "bench/gpu_bench.h"
+#include "bench/gpu_seconds.h"
 #include "tandem/tandem.h"
 
 namespace tandem::bench {
 namespace {
-
-// Seconds of one call: the best of three runs of `n` calls, the host waiting behind each run.
-template <class F>
-double device_seconds(Device device, int n, F&& f) {
-  using Clock = std::chrono::steady_clock;
-  for (int i = 0; i < 3; ++i) f();
-  double best = 1e30;
-  for (int run = 0; run < 3; ++run) {
-    synchronize(device);
-    const auto begin = Clock::now();
-    for (int i = 0; i < n; ++i) f();
-    synchronize(device);
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count() / n);
-  }
-  return best;
-}
 
 struct Sizes {
   const char* name;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch on the same work as bench/gpu: launch costs, matmuls, and training steps of the same nets.
 
-Usage: python3 bench/gpu_peer.py launch | matmul | net NAME [compile] [BATCH]
+Usage: python3 bench/gpu_peer.py launch | matmul | attention | net NAME [compile] [BATCH]
 """
 import sys
 import time
@@ -81,6 +81,26 @@ class Encoder(nn.Module):
         return self.head(self.layers(self.norm(x))[:, 0])
 
 
+def attention():
+    for b, h, t, e, causal in ((16, 12, 1024, 64, True), (64, 12, 128, 64, False),
+                               (32, 12, 512, 64, False), (4, 16, 4096, 64, True),
+                               (4, 16, 4096, 128, True), (4, 16, 4096, 128, False)):
+        all_three = torch.randn(b, t, 3, h, e, device="cuda", dtype=torch.bfloat16)
+        q, k, v = (all_three[:, :, i].transpose(1, 2).requires_grad_() for i in range(3))
+        gy = torch.randn(b, h, t, e, device="cuda", dtype=torch.bfloat16)
+
+        def run():
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+        def both():
+            torch.autograd.grad(run(), (q, k, v), gy)
+
+        forward = seconds(run, 20)
+        flops = 4 * b * h * t * t * e * (0.5 if causal else 1)
+        print(f"torch {b:>5}{h:>5}{t:>6}{e:>5} {causal!s:>5}{1e-12 * flops / forward:12.1f}"
+              f"{2.5e-12 * flops / (seconds(both, 20) - forward):12.1f}   TFLOP/s")
+
+
 def task(name, batch):
     if name == "gpt2":
         batch = batch or 16
@@ -144,6 +164,8 @@ def main():
             for name, f in ops.items():
                 print(f"torch {name:<22}{host_seconds(f) * 1e6:9.2f} us")
         return None
+    if part == "attention":
+        return attention()
     for m, k, n in ((8192, 8192, 8192), (16384, 768, 2304), (16384, 768, 3072),
                     (16384, 3072, 768), (16384, 768, 50304), (128, 4096, 4096), (1, 4096, 4096)):
         cells = []

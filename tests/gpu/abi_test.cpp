@@ -157,7 +157,8 @@ TEST(Abi, CudaAsItsHeadersDeclareIt) {
   static_assert(cuda::kCaptureUnsupported == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   static_assert(cuda::kCaptureImplicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   static_assert(cuda::kAttributeThreads == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  static_assert(cuda::kAttributeShared == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  static_assert(cuda::kAttributeShared == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  static_assert(cuda::kFunctionShared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   static_assert(cuda::kAttributeUnits == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   static_assert(cuda::kAttributeMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   static_assert(cuda::kAttributeMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

@@ -51,7 +51,8 @@ TEST_F(CudaOnAMock, KnowsTheDevice) {
   EXPECT_EQ(info.version, "driver for CUDA 13.1, compute capability 9.0");
   EXPECT_EQ(info.bytes, 1 << 30);
   EXPECT_EQ(info.threads_per_block, 1024);
-  EXPECT_EQ(info.shared_bytes, 49152);
+  EXPECT_EQ(info.shared_bytes, 232448);
+  EXPECT_TRUE(info.warp_matmul);
   EXPECT_EQ(info.units, 132);
 }
 

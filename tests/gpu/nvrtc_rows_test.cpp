@@ -5,6 +5,7 @@
 
 #include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/engine_internal.h"
+#include "tandem/backend/gpu/rows/attention_internal.h"
 #include "tests/gpu/drivers_helper.h"
 #include "tests/ops/row_driver.h"
 
@@ -53,6 +54,33 @@ TEST_P(NvrtcRows, Compile) {
     const gpu::Status status = gpu::compile_cuda(some, GetParam(), code, log);
     ASSERT_TRUE(status.ok()) << status.text();
     EXPECT_FALSE(code.empty());
+  }
+}
+
+// Accumulators of attention fill most registers. An accumulator in memory would be thousands of
+// bytes; a few numbers that a block sets once may be there.
+TEST_P(NvrtcRows, AttentionKeepsItsAccumulators) {
+  init();
+  if (const std::string problem = gpu::no_nvrtc(); !problem.empty()) GTEST_SKIP() << problem;
+  for (const int features : {32, 64, 96, 128}) {
+    for (const bool causal : {false, true}) {
+      gpu::AttentionText t;
+      t.e = t.f = features;
+      t.causal = causal;
+      const gpu::KernelSource kernels[] = {t.forward(), t.delta(false), t.backward_queries(),
+                                           t.backward_keys()};
+      std::string code, log;
+      const gpu::Status status = gpu::compile_cuda(kernels, GetParam(), code, log);
+      ASSERT_TRUE(status.ok()) << status.text();
+      constexpr int kMostBytes = 32;
+      int kernels_seen = 0;
+      for (size_t at = 0; (at = log.find(" bytes spill stores", at)) != log.npos; ++at) {
+        const size_t number = log.rfind(' ', at - 1) + 1;
+        EXPECT_LE(std::stoi(log.substr(number)), kMostBytes) << features << " features: " << log;
+        ++kernels_seen;
+      }
+      EXPECT_EQ(kernels_seen, 4) << log;
+    }
   }
 }
 

@@ -32,6 +32,7 @@ struct DeviceInfo {
   int units = 0;                             ///< multiprocessors, compute units
   int compute_major = 0, compute_minor = 0;  ///< CUDA's compute capability; 0 elsewhere
   bool f64 = false;
+  bool warp_matmul = false;  ///< it has the dialect's words of warps
 };
 
 // What a context gives out. The types exist nowhere: each driver casts to its own.

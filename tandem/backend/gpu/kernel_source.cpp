@@ -15,6 +15,7 @@ namespace tandem::gpu {
 namespace {
 
 constexpr size_t kSharedAlignment = 16;
+constexpr size_t kStaticShared = 48 << 10;  // bytes that CUDA lets a kernel declare
 
 // "const td_f32* x", or "td_f32 x" for a number, with `space` before an address.
 std::string declared(const Parameter& p, const char* space) {
@@ -41,6 +42,24 @@ size_t aligned(size_t bytes) {
   return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
 }
 
+// The shared arrays as parts of the bytes at `base`.
+std::string shared_parts(const KernelSource& k, const char* base) {
+  std::string s;
+  size_t offset = 0;
+  for (const SharedArray& a : k.shared) {
+    const char* type = short_name(a.type);
+    s += fmt::format("  td_{}* {} = (td_{}*)({} + {});\n", type, a.name, type, base, offset);
+    offset += aligned(size_of(a.type) * static_cast<size_t>(a.count));
+  }
+  return s;
+}
+
+std::string cuda_shared_lines(const KernelSource& k) {
+  if (launch_shared_bytes(k) == 0) return shared_lines(k, "__shared__ __align__(16)");
+  return "  extern __shared__ __align__(16) char td_shared_bytes[];\n" +
+         shared_parts(k, "td_shared_bytes");
+}
+
 // The math prelude where a kernel wants it, and the functions of all kernels, each once.
 std::string shared_functions(std::span<const KernelSource> kernels) {
   std::string s;
@@ -59,7 +78,7 @@ std::string shared_functions(std::span<const KernelSource> kernels) {
 }  // namespace
 
 bool has_barrier(const KernelSource& kernel) {
-  return kernel.body.find("td_barrier") != std::string::npos;
+  return kernel.warps || kernel.body.find("td_barrier") != std::string::npos;
 }
 
 size_t shared_bytes(const KernelSource& kernel) {
@@ -70,16 +89,26 @@ size_t shared_bytes(const KernelSource& kernel) {
   return bytes;
 }
 
+size_t launch_shared_bytes(const KernelSource& kernel) {
+  const size_t bytes = shared_bytes(kernel);
+  return bytes > kStaticShared ? bytes : 0;
+}
+
 std::string cuda_text(std::span<const KernelSource> kernels) {
   std::string s(kCTypes);
   s += kCudaPrelude;
   s += kReports;
+  for (const KernelSource& k : kernels) {
+    if (!k.warps) continue;
+    s += kCudaWarps;
+    break;
+  }
   s += shared_functions(kernels);
   for (const KernelSource& k : kernels) {
     s += "extern \"C\" __global__ void ";
     if (k.threads) s += fmt::format("__launch_bounds__({}) ", k.threads);
-    s += fmt::format("td_{}({}) {{\n{}{}\n}}\n", k.name, list_of(k, ""),
-                     shared_lines(k, "__shared__"), k.body);
+    s += fmt::format("td_{}({}) {{\n{}{}\n}}\n", k.name, list_of(k, ""), cuda_shared_lines(k),
+                     k.body);
   }
   return s;
 }
@@ -111,13 +140,9 @@ std::string opencl_text(std::span<const KernelSource> kernels) {
 }
 
 std::string host_text(const KernelSource& kernel) {
-  std::string call, lines;
-  size_t offset = 0;
-  for (const SharedArray& a : kernel.shared) {
-    lines += fmt::format("  td_{}* {} = (td_{}*)(td_self->shared + {});\n", short_name(a.type),
-                         a.name, short_name(a.type), offset);
-    offset += aligned(size_of(a.type) * static_cast<size_t>(a.count));
-  }
+  std::string call, lines = shared_parts(kernel, "td_self->shared");
+  if (kernel.warps)
+    lines += "  struct td_copies td_pending;\n  td_pending.count = td_pending.groups = 0;\n";
   int slot = 1;
   for (const Parameter& p : kernel.parameters) {
     Parameter unnamed = p;
@@ -128,11 +153,11 @@ std::string host_text(const KernelSource& kernel) {
   std::string functions;
   for (const std::string_view f : kernel.functions) functions += f;
   return fmt::format(
-      "{}{}{}{}static void td_{}(struct td_grid* td_self{}{}) {{\n{}{}\n}}\n"
+      "{}{}{}{}{}static void td_{}(struct td_grid* td_self{}{}) {{\n{}{}\n}}\n"
       "TDM_ENTRY int TDM_NAME(void* const* td_slots, long td_n) {{\n"
       "  td_{}((struct td_grid*)td_slots[0]{});\n  return 0;\n}}\n",
-      kCTypes, kHostPrelude, kReports, functions, kernel.name, list.empty() ? "" : ", ", list,
-      lines, kernel.body, kernel.name, call);
+      kCTypes, kHostPrelude, kReports, kernel.warps ? kHostWarps : "", functions, kernel.name,
+      list.empty() ? "" : ", ", list, lines, kernel.body, kernel.name, call);
 }
 
 }  // namespace tandem::gpu

@@ -40,6 +40,7 @@ struct KernelSource {
   std::string body;      ///< what stands between the braces
   int threads = 0;       ///< threads of a block that the body relies on, along x; 0: any number
   bool prelude = false;  ///< it calls tdm_ and tdo_ functions (codegen::emit_preamble())
+  bool warps = false;    ///< it uses words of warps: only where DeviceInfo::warp_matmul
   /// What stands before it, each text once in a module: functions, marked TDM_FN, and types.
   std::vector<std::string_view> functions;
 };
@@ -51,9 +52,14 @@ TD_API std::string opencl_text(std::span<const KernelSource> kernels);
 /// codegen::TileCode, whose first slot is the thread and whose others are the arguments' places.
 TD_API std::string host_text(const KernelSource& kernel);
 
-/// Does a thread of it wait for the others of its block?
+/// Does a thread of it wait for the others of its block, or of its warp?
 TD_API bool has_barrier(const KernelSource& kernel);
 /// Where the shared arrays lie, one after the other, and how many bytes they take.
 TD_API size_t shared_bytes(const KernelSource& kernel);
+/// The part of them that CUDA gives a kernel at its launch: all of them, above 48 KiB.
+size_t launch_shared_bytes(const KernelSource& kernel);
+
+/// Threads of a warp, neighbours in their block along x.
+inline constexpr int kWarp = 32;
 
 }  // namespace tandem::gpu

@@ -105,6 +105,9 @@ struct td_grid {
   struct td_axes thread, block, threads, blocks;
   char* shared;
   void (*barrier)(struct td_grid*);
+  char* lanes;
+  void (*meet)(struct td_grid*);
+  td_u32 turn;
 };
 #define td_global
 #define td_shared

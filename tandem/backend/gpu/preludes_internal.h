@@ -11,5 +11,7 @@ namespace tandem::gpu {
 extern const std::string_view kCTypes, kCudaPrelude, kOpenclPrelude, kHostPrelude;
 /// Follows each of them: words made of others.
 extern const std::string_view kReports;
+/// The words of warps, of the drivers that have them; for kernels that use them.
+extern const std::string_view kCudaWarps, kHostWarps;
 
 }  // namespace tandem::gpu

@@ -101,7 +101,7 @@ MOCK Result cuDeviceGetName(char* s, int n, DeviceNumber d) {
 MOCK Result cuDeviceTotalMem_v2(size_t* n, DeviceNumber) { return *n = size_t{1} << 30, kSuccess; }
 MOCK Result cuDeviceGetAttribute(int* v, int a, DeviceNumber) {
   *v = a == kAttributeThreads  ? 1024
-       : a == kAttributeShared ? 49152
+       : a == kAttributeShared ? 232448
        : a == kAttributeUnits  ? 132
        : a == kAttributeMajor  ? 9
                                : 0;
@@ -175,6 +175,9 @@ MOCK Result cuModuleUnload(Module) { return --g_live, kSuccess; }
 MOCK Result cuModuleGetFunction(Function* f, Module, const char* name) {
   if (std::strcmp(name, "td_fill_f32") != 0) return 500;  // CUDA_ERROR_NOT_FOUND
   return *f = reinterpret_cast<Function>(&g_function), kSuccess;
+}
+MOCK Result cuFuncSetAttribute(Function, int attribute, int bytes) {
+  return attribute == kFunctionShared && bytes > 0 ? kSuccess : kInvalidValue;
 }
 MOCK Result cuLaunchKernel(Function, unsigned bx, unsigned by, unsigned bz, unsigned tx,
                            unsigned ty, unsigned tz, unsigned shared, Stream s, void** arguments,

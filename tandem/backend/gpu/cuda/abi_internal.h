@@ -25,8 +25,9 @@ inline constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDe
                         kUnavailable = 46, kEccUncorrectable = 214, kContained = 226,
                         kInvalidHandle = 400, kNotReady = 600, kIllegalAddress = 700,
                         kTensorMemoryLeak = 721, kCaptureUnsupported = 900, kCaptureImplicit = 906;
-inline constexpr int kAttributeThreads = 1, kAttributeShared = 8, kAttributeUnits = 16,
+inline constexpr int kAttributeThreads = 1, kAttributeShared = 97, kAttributeUnits = 16,
                      kAttributeMajor = 75, kAttributeMinor = 76;
+inline constexpr int kFunctionShared = 8;  // CUfunction_attribute
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDefault = 0, kHostPortable = 1;
 inline constexpr int kCaptureThreadLocal = 1;  // CUstreamCaptureMode
 inline constexpr Result kNvrtcCompilation = 6;
@@ -69,6 +70,7 @@ inline constexpr Result kNvrtcCompilation = 6;
   X(cuModuleLoadData, (Module*, const void*))                                              \
   X(cuModuleUnload, (Module))                                                              \
   X(cuModuleGetFunction, (Function*, Module, const char*))                                 \
+  X(cuFuncSetAttribute, (Function, int, int))                                              \
   X(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
                      unsigned, Stream, void**, void**))                                    \
   X(cuStreamBeginCapture_v2, (Stream, int))                                                \

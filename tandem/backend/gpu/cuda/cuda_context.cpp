@@ -174,6 +174,14 @@ Status CudaContext::build(std::span<const KernelSource> kernels, ModuleRef& modu
       (void)TD_CUDA(cuModuleUnload, made->owner);
       return s;
     }
+    if (const size_t bytes = launch_shared_bytes(k); bytes > 0) {
+      const Status s =
+          TD_CUDA(cuFuncSetAttribute, f, cuda::kFunctionShared, static_cast<int>(bytes));
+      if (!s.ok()) {
+        (void)TD_CUDA(cuModuleUnload, made->owner);
+        return s;
+      }
+    }
     made->kernels[k.name] = std::make_shared<Table::Kernel>(Table::Kernel{k, f});
   }
   std::lock_guard hold(lock_);
@@ -204,8 +212,9 @@ Status CudaContext::launch(KernelRef kernel, Extent blocks, Extent threads,
   for (int i = 0; i < arguments.count(); ++i) {
     places[static_cast<size_t>(i)] = const_cast<void*>(arguments.data(i));
   }
-  const Status status = TD_CUDA(cuLaunchKernel, k->handle, blocks.x, blocks.y, blocks.z, threads.x,
-                                threads.y, threads.z, 0u, of(stream), places.data(), nullptr);
+  const Status status = TD_CUDA(
+      cuLaunchKernel, k->handle, blocks.x, blocks.y, blocks.z, threads.x, threads.y, threads.z,
+      static_cast<unsigned>(launch_shared_bytes(k->source)), of(stream), places.data(), nullptr);
   if (status.ok()) return status;
   return {status.code(), fmt::format("kernel {}: {}", k->source.name, status.text())};
 }

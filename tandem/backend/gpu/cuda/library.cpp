@@ -100,6 +100,7 @@ Status cuda_info(const CudaLibrary& library, int device, DeviceInfo& info) {
   info.bytes = info.largest_allocation = static_cast<int64_t>(bytes);
   info.shared_bytes = shared;
   info.f64 = true;
+  info.warp_matmul = info.compute_major >= 8;
   return {};
 }
 

@@ -38,10 +38,11 @@ FakeDevice::FakeDevice(const FakeOptions& options, int device)
   info_.name = "emulated device";
   info_.version = "of this process";
   info_.bytes = info_.largest_allocation = options.bytes;
-  info_.shared_bytes = 48 << 10;
+  info_.shared_bytes = 99 << 10;  // as on the smallest devices with matrix units
   info_.threads_per_block = 1024;
   info_.units = 1;
   info_.f64 = true;
+  info_.warp_matmul = true;
 }
 
 FakeDevice::~FakeDevice() = default;

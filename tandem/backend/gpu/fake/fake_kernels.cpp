@@ -92,8 +92,8 @@ Status FakeDevice::launch(KernelRef kernel, Extent blocks, Extent threads,
   const uint64_t seed = ++seed_ * 0x9e3779b97f4a7c15u;
   return submit(stream, "launch", name, std::move(accesses), [=, this]() -> std::string {
     Arguments copy = arguments;
-    GridLaunch grid{k->handle, has_barrier(k->source), shared_bytes(k->source), blocks, threads,
-                    {}};
+    const KernelSource& s = k->source;
+    GridLaunch grid{k->handle, has_barrier(s), s.warps, shared_bytes(s), blocks, threads, {}};
     grid.slots.assign(static_cast<size_t>(copy.count()) + 1, nullptr);
     for (int i = 0; i < copy.count(); ++i) {
       grid.slots[static_cast<size_t>(i) + 1] = const_cast<void*>(copy.data(i));

@@ -23,7 +23,7 @@ struct Fiber {
   ucontext_t context{};
   ucontext_t* scheduler = nullptr;
   const GridLaunch* launch = nullptr;
-  bool done = false;
+  enum State : uint8_t { running, at_meeting, at_barrier, done } state = running;
 };
 
 void call(const GridLaunch& launch, GridThread& self) {
@@ -32,17 +32,19 @@ void call(const GridLaunch& launch, GridThread& self) {
   launch.code(slots.data(), 0);
 }
 
-void reach_barrier(GridThread* self) {
+void leave(GridThread* self, Fiber::State state) {
   Fiber* f = reinterpret_cast<Fiber*>(self);
+  f->state = state;
   swapcontext(&f->context, f->scheduler);
 }
+void reach_barrier(GridThread* self) { leave(self, Fiber::at_barrier); }
+void reach_meeting(GridThread* self) { leave(self, Fiber::at_meeting); }
 
 // makecontext() passes numbers of 32 bits.
 void enter_fiber(unsigned high, unsigned low) {
   Fiber* f = reinterpret_cast<Fiber*>(uint64_t{high} << 32 | low);
   call(*f->launch, f->self);
-  f->done = true;
-  swapcontext(&f->context, f->scheduler);
+  leave(&f->self, Fiber::done);
 }
 
 class Stacks {
@@ -70,8 +72,10 @@ class Grid {
       : launch_(launch),
         random_(seed),
         threads_(static_cast<size_t>(launch.threads.count())),
+        together_(launch.warps ? size_t{kWarp} : 1),
         shared_(launch.shared_bytes + 1),
-        order_(threads_),
+        lanes_(launch.warps ? threads_ * kLaneBytes : 0),
+        order_((threads_ + together_ - 1) / together_),
         stacks_(launch.has_barrier ? threads_ : 1) {
     std::iota(order_.begin(), order_.end(), size_t{0});
     if (launch.has_barrier) fibers_ = std::make_unique<Fiber[]>(threads_);
@@ -103,7 +107,10 @@ class Grid {
             launch_.threads,
             launch_.blocks,
             shared_.data(),
-            reach_barrier};
+            reach_barrier,
+            lanes_.data(),
+            reach_meeting,
+            0};
   }
 
   std::string run_loop(int64_t block) {
@@ -120,7 +127,7 @@ class Grid {
       f.self = thread(block, i);
       f.launch = &launch_;
       f.scheduler = &scheduler_;
-      f.done = false;
+      f.state = Fiber::running;
       getcontext(&f.context);
       f.context.uc_stack.ss_sp = stacks_.of(i);
       f.context.uc_stack.ss_size = kStackBytes;
@@ -131,8 +138,9 @@ class Grid {
     }
     for (size_t done = 0; done == 0;) {
       for (const size_t i : order_) {
-        swapcontext(&scheduler_, &fibers_[i].context);
-        done += fibers_[i].done;
+        if (!run_together(i * together_, done)) {
+          return "lanes of a warp meet, and others of it wait at a barrier or have ended";
+        }
       }
       if (done != 0 && done != threads_) {
         return fmt::format(
@@ -144,10 +152,30 @@ class Grid {
     return "";
   }
 
+  // The threads from `first` on that run as one, from meeting to meeting, to the next barrier or
+  // their end. False: not all of them meet.
+  bool run_together(size_t first, size_t& done) {
+    const size_t count = std::min(together_, threads_ - first);
+    for (size_t meeting = count; meeting == count;) {
+      meeting = 0;
+      const size_t turn = count > 1 ? random_.below(count) : 0;
+      for (size_t i = 0; i < count; ++i) {
+        Fiber& f = fibers_[first + (i + turn) % count];
+        swapcontext(&scheduler_, &f.context);
+        meeting += f.state == Fiber::at_meeting;
+        done += f.state == Fiber::done;
+      }
+      if (meeting != 0 && meeting != count) return false;
+    }
+    return true;
+  }
+
+  static constexpr size_t kLaneBytes = 64;  // twice those of a meeting
+
   const GridLaunch& launch_;
   Random random_;
-  size_t threads_;
-  std::vector<char> shared_;
+  size_t threads_, together_;
+  std::vector<char> shared_, lanes_;
   std::vector<size_t> order_;
   Stacks stacks_;
   std::unique_ptr<Fiber[]> fibers_;

@@ -11,6 +11,7 @@ void register_kernels(DeviceKind kind) {
   register_creation(kind);
   register_random(kind);
   register_matmul(kind);
+  register_attention(kind);
   register_indexing(kind);
   register_losses(kind);
   register_conv(kind);

@@ -20,6 +20,7 @@ void register_moves(DeviceKind kind);
 void register_creation(DeviceKind kind);
 void register_random(DeviceKind kind);
 void register_matmul(DeviceKind kind);
+void register_attention(DeviceKind kind);
 void register_indexing(DeviceKind kind);
 void register_losses(DeviceKind kind);
 void register_conv(DeviceKind kind);
