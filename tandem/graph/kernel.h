@@ -90,6 +90,9 @@ struct Kernel {
   /// and DeterministicGuard.
   std::shared_ptr<const Plan> (*prepare)(const KernelCall&) = nullptr;
   void (*run)(const KernelCall&) = nullptr;
+  /// It computes in f32 and takes floats of every type where its row gives f32, and writes them
+  /// likewise, rounded as a cast would: compiled programs leave out the casts around it.
+  bool converts = false;
 };
 
 /// Register a kernel of `op` for a device kind; the newest wins, older ones are tried when

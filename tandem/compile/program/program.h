@@ -43,6 +43,9 @@ struct Instr {
   uint32_t scope = 0;
   SourceLocation loc;
   bool recomputed = false;  ///< computed a second time, so that its first result need not be kept
+  /// Casts around it went into it: operands and results have other types than its row gives, and
+  /// its kernel converts.
+  bool converted = false;
   /// Of a fused loop: what it computes, and the names of what went in.
   std::shared_ptr<const ScalarProgram> fused;
   std::string fused_names;
