@@ -304,7 +304,8 @@ constexpr Kernel kNorm{[](const KernelCall& c) {
                          RowCall r;
                          codegen::make_norm(operands(c, centred, false), r);
                          run_rows(r, c);
-                       }};
+                       },
+                       /*converts=*/true};
 bool has_elements(const Array* a) {
   return a && a->shape && std::find(a->shape, a->shape + a->rank, 0) == a->shape + a->rank;
 }
@@ -321,17 +322,19 @@ constexpr Kernel kNormBackward{[](const KernelCall& c) {
                                  RowCall r;
                                  codegen::make_norm_backward(operands(c, centred, true), r);
                                  run_rows(r, c);
-                               }};
+                               },
+                               /*converts=*/true};
 
 }  // namespace
 
+// Each takes every float for its operands and results: Kernel::converts.
 void register_row_programs(DeviceKind kind) {
-  register_kernel(kind, op::softmax, {has_rank, nullptr, nullptr, softmax_run<false>});
-  register_kernel(kind, op::log_softmax, {has_rank, nullptr, nullptr, softmax_run<true>});
+  register_kernel(kind, op::softmax, {has_rank, nullptr, nullptr, softmax_run<false>, true});
+  register_kernel(kind, op::log_softmax, {has_rank, nullptr, nullptr, softmax_run<true>, true});
   register_kernel(kind, op::softmax_backward,
-                  {has_rank, nullptr, nullptr, softmax_backward_run<false>});
+                  {has_rank, nullptr, nullptr, softmax_backward_run<false>, true});
   register_kernel(kind, op::log_softmax_backward,
-                  {has_rank, nullptr, nullptr, softmax_backward_run<true>});
+                  {has_rank, nullptr, nullptr, softmax_backward_run<true>, true});
   register_kernel(kind, op::layer_norm, kNorm<true>);
   register_kernel(kind, op::rms_norm, kNorm<false>);
   register_kernel(kind, op::layer_norm_backward, kNormBackward<true>);
