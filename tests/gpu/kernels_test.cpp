@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dialect: each kernel gives the bits of plain C++ on every driver.
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -109,6 +110,34 @@ TEST_P(Dialect, SumsOfBlocksWithABarrier) {
   check_block_sum<float>(*device_);
   check_block_sum<int32_t>(*device_);
   if (has(DType::f64)) check_block_sum<double>(*device_);
+}
+
+// Loads and stores of 16 bytes.
+template <class T>
+void check_reversed_lines(Device& d) {
+  constexpr size_t kLine = 16 / sizeof(T);
+  for (const int64_t n : kSizes) {
+    const std::vector<T> x = random_values<T>(static_cast<size_t>(n) * kLine, 7);
+    std::vector<T> want = x;
+    for (size_t i = 0; i < want.size(); i += kLine) {
+      std::reverse(want.begin() + static_cast<std::ptrdiff_t>(i),
+                   want.begin() + static_cast<std::ptrdiff_t>(i + kLine));
+    }
+    const size_t bytes = x.size() * sizeof(T);
+    const Address ax = d.put(x), ay = d.allocate(bytes);
+    ASSERT_OK(d.launch(kernel_name("reversed_lines", dtype_of<T>), n,
+                       Arguments().address(ay, bytes).address(ax, bytes).value(n)));
+    expect_bits(d.get<T>(ay, want.size()), want, "reversed_lines");
+    ASSERT_OK(d.context->release(ax));
+    ASSERT_OK(d.context->release(ay));
+  }
+}
+
+TEST_P(Dialect, LinesOf16Bytes) {
+  check_reversed_lines<uint8_t>(*device_);
+  check_reversed_lines<int32_t>(*device_);
+  check_reversed_lines<float>(*device_);
+  if (has(DType::f64)) check_reversed_lines<double>(*device_);
 }
 
 template <class T>

@@ -39,6 +39,19 @@ const std::vector<gpu::KernelSource>& kernels_of_rows() {
   return all;
 }
 
+// Bytes of the thread's own memory that a kernel takes, from the compiler's log.
+int frame_bytes(const std::string& log, const std::string& name) {
+  const size_t at = log.find("Function properties for td_" + name + "\n");
+  const size_t end = at == log.npos ? at : log.find(" bytes stack frame", at);
+  if (end == log.npos) return -1;
+  return std::stoi(log.substr(log.find_last_of(" \n", end - 1) + 1));
+}
+
+// Are its loops over lines of elements unrolled, so that a line is registers?
+bool keeps_lines(const gpu::KernelSource& k) {
+  return k.body.find("td_line(") != k.body.npos && k.body.find("td_unroll") != k.body.npos;
+}
+
 class NvrtcRows : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcRows, ::testing::Values(80, 90));
 
@@ -54,6 +67,10 @@ TEST_P(NvrtcRows, Compile) {
     const gpu::Status status = gpu::compile_cuda(some, GetParam(), code, log);
     ASSERT_TRUE(status.ok()) << status.text();
     EXPECT_FALSE(code.empty());
+    for (const gpu::KernelSource& k : some) {
+      const int bytes = keeps_lines(k) ? frame_bytes(log, k.name) : 0;
+      EXPECT_EQ(bytes, 0) << k.name << "\n" << k.body;
+    }
   }
 }
 

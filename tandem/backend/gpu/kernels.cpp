@@ -37,6 +37,17 @@ constexpr const char* kStridedCopy = R"td_text(
   if (i < n0 * n1 * n2) y[i] = x[i / (n1 * n2) * s0 + i / n2 % n1 * s1 + i % n2 * s2];
 )td_text";
 
+constexpr const char* kReversedLines = R"td_text(
+  const td_i64 i = (td_i64)td_block(x) * td_threads(x) + td_thread(x);
+  if (i >= n) return;
+  td_line(T, there, N);
+  td_line(T, back, N);
+  td_load(N, there, x, i);
+  td_unroll
+  for (td_i32 e = 0; e < N; ++e) back[e] = there[N - 1 - e];
+  td_store(N, y, i, back);
+)td_text";
+
 constexpr const char* kArithmetic = R"td_text(
   const td_i64 i = (td_i64)td_block(x) * td_threads(x) + td_thread(x);
   if (i >= n) return;
@@ -92,6 +103,18 @@ KernelSource strided_copy_kernel(DType type) {
   return k;
 }
 
+KernelSource reversed_lines_kernel(DType type) {
+  const std::string elements = std::to_string(16 / size_of(type));
+  std::string body = kReversedLines;
+  for (size_t at = 0; (at = body.find('N', at)) != body.npos; at += elements.size()) {
+    body.replace(at, 1, elements);
+  }
+  return {kernel_name("reversed_lines", type),
+          {{P::out, type, "y"}, {P::in, type, "x"}, {P::value, DType::i64, "n"}},
+          {},
+          body_for(type, body.c_str())};
+}
+
 KernelSource arithmetic_kernel(DType type) {
   const char* t = short_name(type);
   return {kernel_name("arithmetic", type),
@@ -111,6 +134,7 @@ std::vector<KernelSource> all_kernels(bool f64) {
     if (type == DType::f64 && !f64) continue;
     all.push_back(fill_kernel(type));
     all.push_back(strided_copy_kernel(type));
+    all.push_back(reversed_lines_kernel(type));
     if (type == DType::u8) continue;
     all.push_back(axpy_kernel(type));
     all.push_back(block_sum_kernel(type));

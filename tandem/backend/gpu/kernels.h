@@ -27,6 +27,8 @@ inline constexpr int64_t kSumTile = 4 * kSumThreads;
 /// strided_copy(out y, in x, i64 n0, n1, n2, s0, s1, s2): y is row-major [n0, n1, n2], x has the
 /// strides s in elements, which may be 0 or negative.
 TD_API KernelSource strided_copy_kernel(DType type);
+/// reversed_lines(out y, in x, i64 n): each of n lines of 16 bytes, its elements backwards.
+TD_API KernelSource reversed_lines_kernel(DType type);
 /// arithmetic(out y, in a, in b, in c, i64 n): y is [6, n]: a * b + c, fma(a, b, c), a / b, a - b,
 /// sqrt(a), and the thread's number in the grid. What has to give the host's bits.
 TD_API KernelSource arithmetic_kernel(DType type);

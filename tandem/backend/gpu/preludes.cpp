@@ -31,6 +31,21 @@ constinit const std::string_view kCudaPrelude = R"td_text(
 #define td_sqrt_f32(a) __fsqrt_rn(a)
 #define td_sqrt_f64(a) __dsqrt_rn(a)
 #define td_first(p, code) (atomicCAS((int*)(p), 0, code) == 0)
+#define td_unroll _Pragma("unroll")
+#define td_line(type, name, n) __align__(16) type name[n]
+template <int bytes> struct td_piece { typedef uint4 type; };
+template <> struct td_piece<8> { typedef uint2 type; };
+template <> struct td_piece<4> { typedef td_u32 type; };
+template <> struct td_piece<2> { typedef td_u16 type; };
+template <int n, class T>
+static __device__ __forceinline__ void td_move_line(T* to, const T* from) {
+  typedef typename td_piece<n * sizeof(T)>::type Piece;
+#pragma unroll
+  for (int k = 0; k < (int)(n * sizeof(T) / sizeof(Piece)); ++k)
+    ((Piece*)to)[k] = ((const Piece*)from)[k];
+}
+#define td_load(n, x, p, i) td_move_line<n>(x, (p) + (i) * n)
+#define td_store(n, p, i, x) td_move_line<n>((p) + (i) * n, x)
 #define __builtin_fabsf(a) fabsf(a)
 #define __builtin_fabs(a) fabs(a)
 #define __builtin_fmodf(a, b) fmodf(a, b)
@@ -82,6 +97,10 @@ typedef double td_f64;
 #undef fmax
 #undef fmin
 #define td_first(p, code) (atomic_cmpxchg((volatile __global int*)(p), 0, code) == 0)
+#define td_unroll
+#define td_line(type, name, n) type name[n]
+#define td_load(n, x, p, i) vstore##n(vload##n(i, p), 0, x)
+#define td_store(n, p, i, x) vstore##n(vload##n(0, x), i, p)
 #define __builtin_fabsf(a) fabs((float)(a))
 #define __builtin_fabs(a) fabs((double)(a))
 #define __builtin_fmodf(a, b) fmod((float)(a), (float)(b))
@@ -121,6 +140,15 @@ struct td_grid {
 #define td_sqrt_f32(a) __builtin_sqrtf(a)
 #define td_sqrt_f64(a) __builtin_sqrt(a)
 #define td_first(p, code) (*(p) == 0 ? (*(p) = (code), 1) : 0)
+#define td_unroll
+#define td_line(type, name, n) type name[n] __attribute__((aligned(16)))
+static void td_move_line(void* to, const void* from, td_u64 bytes) {
+  const td_u64 most = bytes < 16 ? bytes : 16;
+  if (((td_u64)to | (td_u64)from) % most != 0) __builtin_trap();
+  __builtin_memcpy(to, from, bytes);
+}
+#define td_load(n, x, p, i) td_move_line(x, (p) + (i) * n, n * sizeof *(p))
+#define td_store(n, p, i, x) td_move_line((p) + (i) * n, x, n * sizeof *(p))
 )td_text";
 
 // The first report of a device stays until it is read: code, ticket of the call, value.

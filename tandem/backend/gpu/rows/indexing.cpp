@@ -35,6 +35,11 @@ size_t span_of(const Array& a) {
   return static_cast<size_t>(last + 1) * size_of(a.dtype);
 }
 
+bool lies_on_groups(const Array& a, int e) {
+  const size_t bytes = static_cast<size_t>(e) * size_of(a.dtype);
+  return address_of(a.data) % std::min<size_t>(bytes, 16) == 0;
+}
+
 Walk::Walk(const int64_t* shape, int rank, const Array* const* arrays, int n, int leader)
     : loop_(codegen::TileLoop::make(shape, rank, arrays, n, leader)),
       rank_(loop_.rank),
@@ -71,9 +76,36 @@ void Walk::set_ways() {
   if (flat_) rank_ = 1;
 }
 
+bool Walk::group(int e) {
+  const int inner = rank_ - 1;
+  if (!flat_ && loop_.size[inner] % e != 0) return false;
+  uint64_t ways = ways_;
+  for (int k = 0; k < n_arrays_; ++k) {
+    if (way(k) == one) continue;
+    bool side_by_side = true;
+    if (!flat_ && loop_.stride[k][inner] == 0) {
+      ways |= uint64_t{held} << 2 * k;
+      continue;
+    }
+    if (!flat_) side_by_side = loop_.stride[k][inner] == 1;
+    for (int d = 0; !flat_ && d < inner; ++d) side_by_side &= loop_.stride[k][d] % e == 0;
+    if (!side_by_side) return false;
+  }
+  ways_ = ways;
+  group_ = e;
+  elements_ = count_;
+  count_ = (count_ + e - 1) / e;
+  if (flat_) return true;
+  loop_.size[inner] /= e;
+  for (int k = 0; k < n_arrays_; ++k) {
+    for (int d = 0; in_groups(k) && d < inner; ++d) loop_.stride[k][d] /= e;
+  }
+  return true;
+}
+
 void Walk::fit(int other_parameters) {
   int n = other_parameters + rank_;
-  for (int k = 0; k < n_arrays_; ++k) n += way(k) == strided ? rank_ : 0;
+  for (int k = 0; k < n_arrays_; ++k) n += walks(k) ? rank_ : 0;
   literal_ = !flat_ && n > Arguments::kMost;
 }
 
@@ -90,12 +122,13 @@ uint64_t Walk::shape_key() const {
 void Walk::declare(KernelSource& k, const std::string& p) const {
   const DType t = wide_ ? DType::i64 : DType::i32;
   k.parameters.push_back({Parameter::value, t, p + "n"});
+  if (has_tail()) k.parameters.push_back({Parameter::value, t, p + "elements"});
   if (flat_ || literal_) return;
   for (int d = 1; d < rank_; ++d) {
     k.parameters.push_back({Parameter::value, t, fmt::format("{}n{}", p, d)});
   }
   for (int a = 0; a < n_arrays_; ++a) {
-    for (int d = 0; d < rank_ && way(a) == strided; ++d) {
+    for (int d = 0; d < rank_ && walks(a); ++d) {
       k.parameters.push_back({Parameter::value, t, fmt::format("{}s{}_{}", p, a, d)});
     }
   }
@@ -104,10 +137,11 @@ void Walk::declare(KernelSource& k, const std::string& p) const {
 void Walk::argue(Arguments& a) const {
   const auto add = [&](int64_t v) { wide_ ? a.value(v) : a.value(static_cast<int32_t>(v)); };
   add(count_);
+  if (has_tail()) add(elements_);
   if (flat_ || literal_) return;
   for (int d = 1; d < rank_; ++d) add(loop_.size[d]);
   for (int k = 0; k < n_arrays_; ++k) {
-    for (int d = 0; d < rank_ && way(k) == strided; ++d) add(loop_.stride[k][d]);
+    for (int d = 0; d < rank_ && walks(k); ++d) add(loop_.stride[k][d]);
   }
 }
 
@@ -133,7 +167,7 @@ std::string Walk::lines(const std::string& p, const std::string& i) const {
   }
   s += fmt::format("  const {} {}c0 = {};\n", index(), p, left);
   for (int a = 0; a < n_arrays_; ++a) {
-    if (way(a) != strided) continue;
+    if (!walks(a)) continue;
     s += fmt::format("  const {} {}at{} = ", index(), p, a);
     for (int d = 0; d < rank_; ++d) {
       const std::string stride =
