@@ -266,7 +266,10 @@ Status CudaContext::destroy_graph(GraphRef graph) {
 #undef TD_CUDA
 
 MatmulLibrary* CudaContext::matmul_library(Status& why) {
-  return matmuls_.get([this](auto& made) { return open_cublaslt(api_, context_, made); }, why);
+  const auto open = [this](auto& made) {
+    return open_cublaslt(cublaslt_library(), api_, context_, made);
+  };
+  return matmuls_.get(open, why);
 }
 ConvLibrary* CudaContext::conv_library(Status& why) {
   const auto open = [this](auto& made) {

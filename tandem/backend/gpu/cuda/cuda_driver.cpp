@@ -27,7 +27,8 @@ class CudaDriver final : public Driver {
     return open_cuda_device(cuda_library(), device, context);
   }
   std::vector<LibraryReport> libraries() override {
-    return {cuda_library().report, nvrtc_report(), cublaslt_report(), cudnn_library().report};
+    return {cuda_library().report, nvrtc_report(), cublaslt_library().report,
+            cudnn_library().report};
   }
 
  private:

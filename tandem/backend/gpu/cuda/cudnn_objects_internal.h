@@ -28,7 +28,9 @@ class CudnnObject {
   CudnnObject& choice(int attribute, int type, int value) {
     return set(attribute, type, 1, &value);
   }
+  /// An error of `value` is this one's, too.
   CudnnObject& object(int attribute, const CudnnObject& value) {
+    if (status_.ok()) status_ = value.status_;
     return set(attribute, cudnn::kDescriptorType, 1, &value.ref_);
   }
   CudnnObject& handle(int attribute, cudnn::Handle value) {

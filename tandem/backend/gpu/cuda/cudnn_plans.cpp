@@ -113,10 +113,11 @@ class GraphMaker {
     const CudnnObject& sum = p_.bias ? tensor(kCudnnSum, p_.y) : y;
     std::vector<cudnn::Descriptor> operations{convolution(x, w, sum).ref()};
     if (p_.bias) operations.push_back(addition(sum, y).ref());
+    if (!status_.ok()) return status_;
     add(cudnn::kGraph)
         .set(cudnn::kGraphOperations, cudnn::kDescriptorType,
              static_cast<int64_t>(operations.size()), operations.data());
-    return status_;
+    return {};
   }
   /// Still open for attributes: the target's handle is set last.
   CudnnObject& graph() { return objects_.back(); }
