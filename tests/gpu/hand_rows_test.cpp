@@ -67,20 +67,17 @@ TEST_P(HandRows, ImagesKeepTheirOrder) {
   const Tensor x = randn({2, 7, 9, 6});
   const auto whole = [](const Tensor& t) { return t; };
   const auto part = [](const Tensor& t) { return t.narrow(1, 1, 5); };
+  const auto largest = [](const Tensor& t) { return max_pool2d(t, 3, {2}, {1}); };
+  const auto mean = [](const Tensor& t) { return avg_pool2d(t, {2, 3}, {2}, {1, 0}); };
+  const auto coarse = [](const Tensor& t) { return adaptive_avg_pool2d(t, {4, 3}); };
+  const auto padded = [](const Tensor& t) { return pad(t, {1, 2, 0, 1}); };
+  const auto twice = [](const Tensor& t) { return cat({t, t}, 1); };
+  const auto dropped = [](const Tensor& t) {
+    manual_seed(4);
+    return dropout(t, 0.3);
+  };
   using Change = std::function<Tensor(const Tensor&)>;
-  const std::vector<Change> rows{[](const Tensor& t) { return max_pool2d(t, 3, {2}, {1}); },
-                                 [](const Tensor& t) {
-                                   return avg_pool2d(t, {2, 3}, {2}, {1, 0});
-                                 },
-                                 [](const Tensor& t) {
-                                   return adaptive_avg_pool2d(t, {4, 3});
-                                 },
-                                 [](const Tensor& t) {
-                                   return pad(t, {1, 2, 0, 1});
-                                 },
-                                 [](const Tensor& t) {
-                                   return cat({t, t}, 1);
-                                 }};
+  const std::vector<Change> rows{largest, mean, coarse, padded, twice, dropped};
   for (const Change& take : {Change(whole), Change(part)}) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const Tensor here = x.clone().requires_grad_(),
