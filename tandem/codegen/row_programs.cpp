@@ -22,7 +22,7 @@ RowProgram softmax_program(uint64_t key) {
   const DType t = type_at(key, 0);
   RowBuilder b(accumulation_dtype(t));
   const E x = b.input(RowKind::matrix, t);
-  b.output(RowKind::matrix, t);
+  b.output(RowKind::matrix, type_at(key, 1));
   const E top = b.fold(Fold::max, x);
   b.next_stage();
   const E e = exp(x - top);
@@ -43,7 +43,7 @@ RowProgram softmax_backward_program(uint64_t key) {
   const DType t = type_at(key, 0);
   RowBuilder b(accumulation_dtype(t));
   const E g = b.input(RowKind::matrix, type_at(key, 1)), y = b.input(RowKind::matrix, t);
-  b.output(RowKind::matrix, t);
+  b.output(RowKind::matrix, type_at(key, 2));
   const bool log = flag(key, 0);
   const E sum = b.fold(Fold::add, log ? g : g * y);
   b.next_stage();
@@ -62,7 +62,7 @@ RowProgram norm_program(uint64_t key) {
   E w, bias;
   if (flag(key, kWeight)) w = b.input(RowKind::columns, type_at(key, 1));
   if (flag(key, kBias)) bias = b.input(RowKind::columns, type_at(key, 2));
-  b.output(RowKind::matrix, t);
+  b.output(RowKind::matrix, type_at(key, 3));
   if (flag(key, kStats) && centred) b.output(RowKind::row, accumulation_dtype(t));
   if (flag(key, kStats)) b.output(RowKind::row, accumulation_dtype(t));
   E distance = x, mean;
@@ -94,9 +94,9 @@ RowProgram norm_backward_program(uint64_t key) {
   if (centred) mean = b.input(RowKind::row, accumulation_dtype(t));
   const E rstd = b.input(RowKind::row, accumulation_dtype(t));
   if (flag(key, kWeight)) w = b.input(RowKind::columns, type_at(key, 2));
-  b.output(RowKind::matrix, t);
-  if (flag(key, kGradWeight)) b.output(RowKind::columns, type_at(key, 3));
-  if (flag(key, kGradBias)) b.output(RowKind::columns, type_at(key, 3));
+  b.output(RowKind::matrix, type_at(key, 3));
+  if (flag(key, kGradWeight)) b.output(RowKind::columns, type_at(key, 4));
+  if (flag(key, kGradBias)) b.output(RowKind::columns, type_at(key, 5));
   const E xhat = (centred ? x - mean : x) * rstd;
   const E gw = w.defined() ? g * w : g;
   const E along = b.fold(Fold::add, gw * xhat);
@@ -129,7 +129,8 @@ void make_softmax(const Array& x, const Array& y, int dim, bool log, RowCall& c)
   c.in[0] = &x;
   c.out[0] = &y;
   c.space = {&x, dim, dim + 1};
-  c.kernel = &row_kernel(type_bits(x.dtype) | kFlags * log, softmax_program);
+  c.kernel =
+      &row_kernel(type_bits(x.dtype) | type_bits(y.dtype) << 4 | kFlags * log, softmax_program);
 }
 
 void run_softmax(const Array& x, const Array& y, int dim, bool log) {
@@ -145,7 +146,8 @@ void make_softmax_backward(const Array& gy, const Array& y, const Array& gx, int
   c.in[1] = &y;
   c.out[0] = &gx;
   c.space = {&y, dim, dim + 1};
-  const uint64_t key = type_bits(y.dtype) | type_bits(gy.dtype) << 4 | kFlags * log;
+  const uint64_t key =
+      type_bits(y.dtype) | type_bits(gy.dtype) << 4 | type_bits(gx.dtype) << 8 | kFlags * log;
   c.kernel = &row_kernel(key, softmax_backward_program);
 }
 
@@ -205,7 +207,8 @@ void make_norm(const NormArrays& a, RowCall& c) {
   c.in[1] = &c.number;
   c.out[0] = a.y;
   int n_in = 2, n_out = 1;
-  uint64_t key = type_bits(a.x->dtype), flags = uint64_t{a.centred} << kCentred;
+  uint64_t key = type_bits(a.x->dtype) | type_bits(a.y->dtype) << 12;
+  uint64_t flags = uint64_t{a.centred} << kCentred;
   if (present(a.w)) {
     c.in[n_in++] = a.w;
     key |= type_bits(a.w->dtype) << 4;
@@ -237,7 +240,7 @@ void make_norm_backward(const NormArrays& a, RowCall& c) {
   c.in[1] = a.x;
   c.out[0] = a.gx;
   int n_in = 2, n_out = 1;
-  uint64_t key = type_bits(a.x->dtype) | type_bits(a.gy->dtype) << 4;
+  uint64_t key = type_bits(a.x->dtype) | type_bits(a.gy->dtype) << 4 | type_bits(a.gx->dtype) << 12;
   uint64_t flags = uint64_t{a.centred} << kCentred;
   if (a.centred) c.in[n_in++] = a.mean;
   c.in[n_in++] = a.rstd;
@@ -248,12 +251,12 @@ void make_norm_backward(const NormArrays& a, RowCall& c) {
   }
   if (wanted(a.gw)) {
     c.out[n_out++] = a.gw;
-    key |= type_bits(a.gw->dtype) << 12;
+    key |= type_bits(a.gw->dtype) << 16;
     flags |= 1u << kGradWeight;
   }
   if (wanted(a.gb)) {
     c.out[n_out] = a.gb;
-    key |= type_bits(a.gb->dtype) << 12;
+    key |= type_bits(a.gb->dtype) << 20;
     flags |= 1u << kGradBias;
   }
   c.kernel = &row_kernel(key | kFlags * flags, norm_backward_program);
