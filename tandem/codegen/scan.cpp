@@ -14,6 +14,40 @@ namespace tandem::codegen {
 namespace {
 
 constexpr double kSerialWork = 32 * 1024;
+constexpr int64_t kTurned = 16;  ///< elements of a line that are turned at once: a cache line
+
+// Between lines, which lie along memory, and tiles, `width` elements apart.
+template <class T>
+void turn_in_as(void* tiles, int64_t width, const void* lines, int64_t stride, int64_t n,
+                int64_t count) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T* from = static_cast<const T*>(lines) + i * stride;
+    T* to = static_cast<T*>(tiles) + i;
+    for (int64_t e = 0; e < count; ++e) to[e * width] = from[e];
+  }
+}
+template <class T>
+void turn_out_as(const void* tiles, int64_t width, void* lines, int64_t stride, int64_t n,
+                 int64_t count) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T* from = static_cast<const T*>(tiles) + i;
+    T* to = static_cast<T*>(lines) + i * stride;
+    for (int64_t e = 0; e < count; ++e) to[e] = from[e * width];
+  }
+}
+template <class F>
+void by_size(size_t element_size, const F& f) {
+  switch (element_size) {
+    case 1:
+      return f(uint8_t());
+    case 2:
+      return f(uint16_t());
+    case 4:
+      return f(uint32_t());
+    default:
+      return f(uint64_t());
+  }
+}
 
 struct Scan {
   const ReduceProgram& p;
@@ -44,6 +78,15 @@ struct Scan {
       if (!scanned) lines.size[lines.rank++] = x.shape[d];
     }
     lines.normalise(0);
+  }
+
+  // Does array k (x, outputs) run along its lines, so that a tile would take from all over memory?
+  bool turned(int k) const { return step[k] == 1 && lines.inner_stride(k) != 1; }
+  bool any_turned() const {
+    for (int k = 0; k <= call.n_out; ++k) {
+      if (turned(k)) return true;
+    }
+    return false;
   }
 
   char* at(const Array& a, int64_t offset) const {
@@ -88,8 +131,11 @@ struct Scan::Worker {
 
   static int64_t bytes(const Scan& s, int64_t width) {
     return PlanRunner::scratch_bytes(s.plans.step_columns, width) +
-           PlanRunner::scratch_bytes(s.plans.finish, width) +
-           (width * 8 + 64) * (kMaxStates + 1 + kMaxOpOuts);
+           PlanRunner::scratch_bytes(s.plans.finish, width) + (width * 8 + 64) * kMaxStates +
+           (moved_bytes(s, width) + 64) * (1 + s.call.n_out);
+  }
+  static int64_t moved_bytes(const Scan& s, int64_t width) {
+    return width * 8 * (s.any_turned() ? kTurned : 1);
   }
 
   Worker(const Scan& s, int64_t width)
@@ -99,7 +145,8 @@ struct Scan::Worker {
         step(s.step_use, width, scratch),
         finish(s.finish_use, width, scratch) {
     for (char*& p : state) p = static_cast<char*>(scratch.take(width * 8));
-    for (char*& p : moved) p = static_cast<char*>(scratch.take(width * 8));
+    for (int k = 0; k <= s.call.n_out; ++k)
+      moved[k] = static_cast<char*>(scratch.take(moved_bytes(s, width)));
     for (int k = 0; k < s.p.n_states; ++k) {
       step.set_in(k, state[k]);
       step.set_out(k, state[k]);
@@ -119,38 +166,70 @@ struct Scan::Worker {
       const void* v = &p.init[k];
       tiles().fill[static_cast<int>(p.state[k])](state[k], v, v, v, v, n);
     }
-    for (int64_t i = 0; i < s.length; ++i) {
-      if (p.uses_index) {
-        step.set_value(p.n_states + 1, i);
-        step.compute_values(nullptr);
+    for (int64_t i = 0; i < s.length; i += kTurned) {
+      const int64_t count = std::min(kTurned, s.length - i);
+      if (turns(0, n)) turn_in(offset[0], n, count);
+      int64_t from[1 + kMaxOpOuts];
+      std::copy(offset, offset + 1 + s.call.n_out, from);
+      for (int64_t e = 0; e < count; ++e) {
+        if (p.uses_index) {
+          step.set_value(p.n_states + 1, i + e);
+          step.compute_values(nullptr);
+        }
+        element(offset, e, n);
+        for (int k = 0; k <= s.call.n_out; ++k) offset[k] += s.step[k];
       }
-      element(offset, n);
-      for (int k = 0; k <= s.call.n_out; ++k) offset[k] += s.step[k];
+      for (int k = 0; k < s.call.n_out; ++k) {
+        if (turns(1 + k, n)) turn_out(k, from[1 + k], n, count);
+      }
     }
   }
 
-  // Where output k of an element goes: to its place, or to a tile that is scattered afterwards.
-  char* result(int k, const int64_t* offset, int64_t n) {
+  bool turns(int k, int64_t n) const { return n > 1 && s.turned(k); }
+  void turn_in(int64_t offset, int64_t n, int64_t count) {
+    by_size(size_of(s.x.dtype), [&](auto type) {
+      turn_in_as<decltype(type)>(moved[0], width, s.at(s.x, offset), s.lines.inner_stride(0), n,
+                                 count);
+    });
+  }
+  void turn_out(int k, int64_t offset, int64_t n, int64_t count) {
+    const Array& y = s.call.out[k];
+    by_size(size_of(y.dtype), [&](auto type) {
+      turn_out_as<decltype(type)>(moved[1 + k], width, s.at(y, offset), s.lines.inner_stride(1 + k),
+                                  n, count);
+    });
+  }
+  // Tile e of what is turned of array a, whose number is k.
+  char* turned_tile(int k, const Array& a, int64_t e) {
+    return moved[k] + e * width * static_cast<int64_t>(size_of(a.dtype));
+  }
+
+  // Where output k of element e goes: to its place, or to a tile that is moved afterwards.
+  char* result(int k, const int64_t* offset, int64_t e, int64_t n) {
+    if (turns(1 + k, n)) return turned_tile(1 + k, s.call.out[k], e);
     const bool direct = s.lines.inner_stride(1 + k) == 1 || n == 1;
     return direct ? s.at(s.call.out[k], offset[1 + k]) : moved[1 + k];
   }
-  void element(const int64_t* offset, int64_t n) {
+  // Element e of those that are turned at once.
+  void element(const int64_t* offset, int64_t e, int64_t n) {
     char* tile = s.at(s.x, offset[0]);
-    if (s.lines.inner_stride(0) != 1 && n > 1) {
+    if (turns(0, n)) {
+      tile = turned_tile(0, s.x, e);
+    } else if (s.lines.inner_stride(0) != 1 && n > 1) {
       gather_run(moved[0], tile, s.lines.inner_stride(0), n, size_of(s.x.dtype));
       tile = moved[0];
     }
     if (s.p.widens) {
-      tiles().wide_step[static_cast<int>(s.p.fold)](result(0, offset, n), state[0], tile, n);
+      tiles().wide_step[static_cast<int>(s.p.fold)](result(0, offset, e, n), state[0], tile, n);
     } else {
       step.set_in(s.p.n_states, tile);
       step.run(n, nullptr);
-      for (int k = 0; k < s.call.n_out; ++k) finish.set_out(k, result(k, offset, n));
+      for (int k = 0; k < s.call.n_out; ++k) finish.set_out(k, result(k, offset, e, n));
       finish.run(n, nullptr);
     }
     for (int k = 0; k < s.call.n_out; ++k) {
       const int64_t stride = s.lines.inner_stride(1 + k);
-      if (stride == 1 || n == 1) continue;
+      if (stride == 1 || n == 1 || turns(1 + k, n)) continue;
       const Array& y = s.call.out[k];
       scatter_run(s.at(y, offset[1 + k]), moved[1 + k], stride, n, size_of(y.dtype));
     }
@@ -158,8 +237,9 @@ struct Scan::Worker {
 };
 
 void Scan::run_tiles() const {
-  constexpr int64_t kWidth = 256;
-  const int64_t inner = lines.inner(), width = std::min(inner, kWidth);
+  constexpr int64_t kWidth = 256, kWidthTurned = 64;  // what is turned stays in the first cache
+  const int64_t inner = lines.inner(),
+                width = std::min(inner, any_turned() ? kWidthTurned : kWidth);
   const int64_t per_row = (inner + width - 1) / width;
   const double unit =
       (plans.step_columns.cost + plans.finish.cost + 1) * static_cast<double>(length * width);

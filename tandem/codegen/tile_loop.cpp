@@ -147,6 +147,33 @@ void for_runs(const TileLoop& loop, int array, int64_t begin, int64_t n, Run run
   }
 }
 
+// Runs of a few elements are copied without a call for each, the last piece over the one before.
+constexpr size_t kShortRun = 256;  // bytes
+
+template <size_t piece>
+inline void copy_pieces(char* to, const char* from, size_t bytes) {
+  for (size_t at = 0; at + piece < bytes; at += piece) __builtin_memcpy(to + at, from + at, piece);
+  __builtin_memcpy(to + bytes - piece, from + bytes - piece, piece);
+}
+template <class T>
+inline void copy_run(T* to, const T* from, int64_t n) {
+  const size_t bytes = static_cast<size_t>(n) * sizeof(T);
+  char* const out = reinterpret_cast<char*>(to);
+  const char* const x = reinterpret_cast<const char*>(from);
+  if (bytes > kShortRun)
+    std::memcpy(out, x, bytes);
+  else if (bytes >= 16)
+    copy_pieces<16>(out, x, bytes);
+  else if (bytes >= 4)
+    copy_pieces<4>(out, x, bytes);
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+template <class T>
+inline void fill_run(T* __restrict to, T value, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = value;
+}
+
 template <class T>
 void gather_flat_as(const TileLoop& loop, int array, void* dst, const void* src, int64_t begin,
                     int64_t n) {
@@ -157,7 +184,9 @@ void gather_flat_as(const TileLoop& loop, int array, void* dst, const void* src,
     const T* from = x + offset;
     T* to = out + at;
     if (stride == 1) {
-      std::memcpy(static_cast<void*>(to), from, static_cast<size_t>(length) * sizeof(T));
+      copy_run(to, from, length);
+    } else if (stride == 0) {
+      fill_run(to, *from, length);
     } else {
       for (int64_t i = 0; i < length; ++i) to[i] = from[i * stride];
     }
@@ -170,6 +199,7 @@ void scatter_flat_as(const TileLoop& loop, int array, void* dst, const void* src
   const T* x = static_cast<const T*>(src);
   const int64_t stride = loop.inner_stride(array);
   for_runs(loop, array, begin, n, [&](int64_t offset, int64_t at, int64_t length) {
+    if (stride == 1) return copy_run(out + offset, x + at, length);
     for (int64_t i = 0; i < length; ++i) out[offset + i * stride] = x[at + i];
   });
 }

@@ -10,6 +10,7 @@
 // Before cuda.h, which gives names like these another version by macros.
 #include "tandem/backend/gpu/cuda/abi_internal.h"
 #include "tandem/backend/gpu/cuda/cublaslt_abi_internal.h"
+#include "tandem/backend/gpu/cuda/cudnn_abi_internal.h"
 #include "tandem/backend/gpu/opencl/abi_internal.h"
 
 #if __has_include(<CL/cl.h>)
@@ -26,6 +27,10 @@
 extern "C" CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to);
 #endif
 
+#if __has_include(<cudnn.h>) && __has_include(<cuda_runtime_api.h>)
+#define TD_HAVE_CUDNN_HEADER
+#include <cudnn.h>
+#endif
 #if __has_include(<cublasLt.h>) && __has_include(<cuda_runtime_api.h>)
 #define TD_HAVE_CUBLASLT_HEADER
 #include <cublasLt.h>
@@ -99,6 +104,133 @@ TEST(Abi, CublasLtAsItsHeaderDeclaresIt) {
   static_assert(cuda::kCublasNotSupported == CUBLAS_STATUS_NOT_SUPPORTED);
 #else
   GTEST_SKIP() << "cublasLt.h is not installed";
+#endif
+}
+
+#ifdef TD_HAVE_CUDNN_HEADER
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+[[maybe_unused]] void checks_of_cudnn() {
+#define TD_CHECK_SHAPE(name, parameters) \
+  static_assert(SameShape<decltype(cudnn::Api::name), decltype(&::name)>::value, #name);
+  TD_CUDNN_FUNCTIONS(TD_CHECK_SHAPE)
+#undef TD_CHECK_SHAPE
+  static_assert(
+      std::is_same_v<decltype(&::cudnnGetVersion), decltype(cudnn::Api::cudnnGetVersion)>);
+  static_assert(SameShape<decltype(cudnn::Api::cudnnGetErrorString),
+                          decltype(&::cudnnGetErrorString)>::value);
+  static_assert(SameShape<decltype(cudnn::Api::cudnnGetLastErrorString),
+                          decltype(&::cudnnGetLastErrorString)>::value);
+#define TD_SAME(own, theirs) static_assert(static_cast<int>(cudnn::own) == static_cast<int>(theirs))
+  TD_SAME(kBadParameter, CUDNN_STATUS_BAD_PARAM);
+  TD_SAME(kInternal, CUDNN_STATUS_INTERNAL_ERROR);
+  TD_SAME(kF32, CUDNN_DATA_FLOAT);
+  TD_SAME(kF64, CUDNN_DATA_DOUBLE);
+  TD_SAME(kF16, CUDNN_DATA_HALF);
+  TD_SAME(kBF16, CUDNN_DATA_BFLOAT16);
+  TD_SAME(kCrossCorrelation, CUDNN_CROSS_CORRELATION);
+  TD_SAME(kAdd, CUDNN_POINTWISE_ADD);
+  TD_SAME(kPointwise, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  TD_SAME(kConvolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  TD_SAME(kEngine, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  TD_SAME(kEngineConfig, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  TD_SAME(kHeuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  TD_SAME(kPlan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  TD_SAME(kForward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+  TD_SAME(kBackwardWeight, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+  TD_SAME(kBackwardInput, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+  TD_SAME(kPointwiseOperation, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  TD_SAME(kGraph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  TD_SAME(kVariantPack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  TD_SAME(kTensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  TD_SAME(kHandleType, CUDNN_TYPE_HANDLE);
+  TD_SAME(kDataType, CUDNN_TYPE_DATA_TYPE);
+  TD_SAME(kBooleanType, CUDNN_TYPE_BOOLEAN);
+  TD_SAME(kInt64Type, CUDNN_TYPE_INT64);
+  TD_SAME(kFloatType, CUDNN_TYPE_FLOAT);
+  TD_SAME(kDoubleType, CUDNN_TYPE_DOUBLE);
+  TD_SAME(kPointerType, CUDNN_TYPE_VOID_PTR);
+  TD_SAME(kConvolutionModeType, CUDNN_TYPE_CONVOLUTION_MODE);
+  TD_SAME(kHeuristicsModeType, CUDNN_TYPE_HEUR_MODE);
+  TD_SAME(kNoteType, CUDNN_TYPE_NUMERICAL_NOTE);
+  TD_SAME(kPointwiseModeType, CUDNN_TYPE_POINTWISE_MODE);
+  TD_SAME(kDescriptorType, CUDNN_TYPE_BACKEND_DESCRIPTOR);
+  TD_SAME(kCharType, CUDNN_TYPE_CHAR);
+  TD_SAME(kModeA, CUDNN_HEUR_MODE_A);
+  TD_SAME(kModeB, CUDNN_HEUR_MODE_B);
+  TD_SAME(kModeFallback, CUDNN_HEUR_MODE_FALLBACK);
+  TD_SAME(kTensorCore, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  TD_SAME(kDownConverts, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+  TD_SAME(kReducedSums, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
+  TD_SAME(kFft, CUDNN_NUMERICAL_NOTE_FFT);
+  TD_SAME(kNondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  TD_SAME(kWinograd, CUDNN_NUMERICAL_NOTE_WINOGRAD);
+  TD_SAME(kWinogradLast, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13);
+  static_assert(cudnn::kNotes >= CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+}
+[[maybe_unused]] void checks_of_cudnn_attributes() {
+  TD_SAME(kPointwiseMode, CUDNN_ATTR_POINTWISE_MODE);
+  TD_SAME(kPointwisePrecision, CUDNN_ATTR_POINTWISE_MATH_PREC);
+  TD_SAME(kComputeType, CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
+  TD_SAME(kConvolutionMode, CUDNN_ATTR_CONVOLUTION_CONV_MODE);
+  TD_SAME(kDilations, CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  TD_SAME(kStrides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+  TD_SAME(kPaddingEnd, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  TD_SAME(kPadding, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  TD_SAME(kSpatial, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS);
+  TD_SAME(kHeuristicsMode, CUDNN_ATTR_ENGINEHEUR_MODE);
+  TD_SAME(kHeuristicsGraph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+  TD_SAME(kResults, CUDNN_ATTR_ENGINEHEUR_RESULTS);
+  TD_SAME(kConfigEngine, CUDNN_ATTR_ENGINECFG_ENGINE);
+  TD_SAME(kPlanHandle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE);
+  TD_SAME(kPlanConfig, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  TD_SAME(kPlanWorkspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+#define TD_SAME_OPERATION(own, theirs, x, y, w)        \
+  TD_SAME(own + cudnn::kAlpha, theirs##_ALPHA);        \
+  TD_SAME(own + cudnn::kBeta, theirs##_BETA);          \
+  TD_SAME(own + cudnn::kGeometry, theirs##_CONV_DESC); \
+  TD_SAME(own + cudnn::kX, theirs##x);                 \
+  TD_SAME(own + cudnn::kY, theirs##y);                 \
+  TD_SAME(own + cudnn::kW, theirs##w)
+  TD_SAME_OPERATION(kForwardFirst, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD, _X, _Y, _W);
+  TD_SAME_OPERATION(kBackwardInputFirst, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA, _DX, _DY, _W);
+  TD_SAME_OPERATION(kBackwardWeightFirst, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER, _X, _DY,
+                    _DW);
+#undef TD_SAME_OPERATION
+  TD_SAME(kPointwiseGeometry, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+  TD_SAME(kPointwiseX, CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+  TD_SAME(kPointwiseB, CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+  TD_SAME(kPointwiseY, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+  TD_SAME(kGraphHandle, CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
+  TD_SAME(kGraphOperations, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  TD_SAME(kTensorAlignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+  TD_SAME(kTensorType, CUDNN_ATTR_TENSOR_DATA_TYPE);
+  TD_SAME(kTensorSizes, CUDNN_ATTR_TENSOR_DIMENSIONS);
+  TD_SAME(kTensorStrides, CUDNN_ATTR_TENSOR_STRIDES);
+  TD_SAME(kTensorId, CUDNN_ATTR_TENSOR_UNIQUE_ID);
+  TD_SAME(kTensorVirtual, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+  TD_SAME(kPackIds, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  TD_SAME(kPackPointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  TD_SAME(kPackWorkspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  TD_SAME(kEngineNumber, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  TD_SAME(kEngineNotes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+#if CUDNN_VERSION >= 91900  // devices that are described
+  TD_SAME(kDevice, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  TD_SAME(kHeuristicsDevice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
+  TD_SAME(kPlanDevice, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP);
+  TD_SAME(kDeviceJson, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
+#endif
+#undef TD_SAME
+}
+#pragma GCC diagnostic pop
+#endif
+
+TEST(Abi, CudnnAsItsHeaderDeclaresIt) {
+#ifdef TD_HAVE_CUDNN_HEADER
+  checks_of_cudnn();
+  checks_of_cudnn_attributes();
+#else
+  GTEST_SKIP() << "cudnn.h is not installed";
 #endif
 }
 

@@ -15,32 +15,6 @@
 
 namespace tandem {
 namespace detail {
-bool is_channels_last(const Array& a) {
-  if (a.rank < 3) return false;
-  int64_t expect = 1;
-  auto fits = [&](int d) {
-    if (a.shape[d] != 1 && a.strides[d] != expect) return false;
-    expect *= a.shape[d];
-    return true;
-  };
-  if (!fits(1)) return false;
-  for (int d = a.rank - 1; d >= 2; --d)
-    if (!fits(d)) return false;
-  return fits(0);
-}
-
-Strides channels_last_strides(const int64_t* shape, int rank) {
-  Strides s;
-  int64_t step = shape[1];
-  s[1] = 1;
-  for (int d = rank - 1; d >= 2; --d) {
-    s[d] = step;
-    step *= shape[d];
-  }
-  s[0] = step;
-  return s;
-}
-
 void to_channels_last(const Array& a, void* to) {
   const int64_t c = a.shape[1];
   const bool planes = a.contiguous && a.dtype == DType::f32 && c % 16 == 0;

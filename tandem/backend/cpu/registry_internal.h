@@ -7,6 +7,7 @@
 
 #include "tandem/base/processor.h"
 #include "tandem/graph/op_def.h"
+#include "tandem/graph/run/array_walk.h"
 
 namespace tandem::detail {
 
@@ -47,11 +48,6 @@ std::string onednn_version();
 /// Scratch bytes rounded up to whole cache lines, so that what follows is aligned.
 inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// Whether the strides are those of a dense array whose channels (dimension 1) are innermost.
-/// Dimensions of size 1 are ignored.
-bool is_channels_last(const Array& a);
-/// Channels-last strides of a shape [n, c, ...].
-Strides channels_last_strides(const int64_t* shape, int rank);
 /// Copies the elements of `a` to `to` in channels-last order.
 void to_channels_last(const Array& a, void* to);
 /// The same for a dense array: strides in the order of `like`; false: row-major or not dense.

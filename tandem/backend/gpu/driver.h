@@ -20,6 +20,7 @@
 
 namespace tandem::gpu {
 
+class ConvLibrary;
 class MatmulLibrary;
 
 struct DeviceInfo {
@@ -113,9 +114,13 @@ class TD_API Context {
   virtual Status destroy_graph(GraphRef graph) = 0;
 
   // ---- the vendor's libraries
-  /// For matmuls, opened by the first question; nullptr, with the reason, where there is none.
+  /// Each is opened by the first question; nullptr, with the reason, where there is none.
   virtual MatmulLibrary* matmul_library(Status& why) {
     why = {Code::unavailable, "this driver has no library of matmuls"};
+    return nullptr;
+  }
+  virtual ConvLibrary* conv_library(Status& why) {
+    why = {Code::unavailable, "this driver has no library of convolutions"};
     return nullptr;
   }
 };

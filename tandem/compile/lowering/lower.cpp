@@ -9,8 +9,14 @@
 namespace tandem::compiler {
 
 namespace {
-constexpr size_t kAlignOfKernels = 64;  // a cache line
-constexpr size_t kAlignOfText = 8;      // the largest element
+constexpr size_t kAlignOfKernels = 64;   // a cache line
+constexpr size_t kAlignOfDevices = 256;  // what their pools give and their libraries expect
+constexpr size_t kAlignOfText = 8;       // the largest element
+
+size_t alignment(const Program& p, bool text) {
+  if (text) return kAlignOfText;
+  return is_host(p.device) ? kAlignOfKernels : kAlignOfDevices;
+}
 }  // namespace
 
 Lowered lower_program(const Program& p, LowerTo to) {
@@ -28,7 +34,7 @@ Lowered lower_program(const Program& p, LowerTo to) {
   reuse_buffers(at.l);
   find_in_place_cells(at.l);
   if (!text) group_loops(at.l);
-  plan_memory(at.l, text ? kAlignOfText : kAlignOfKernels);
+  plan_memory(at.l, alignment(p, text));
   return std::move(at.l);
 }
 

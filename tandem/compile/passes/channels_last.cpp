@@ -2,8 +2,9 @@
 // Permutations from channels-last after packed convolutions move down through pointwise
 // instructions, reductions over the image, pooling, resizing, padding and concatenations of
 // channels, until they meet the permutation to channels-last before the next convolution, and both
-// are eliminated. What lies between then works on dense channels-last values. This is a walk that
-// carries a layout along with each value, not a list of rules.
+// are eliminated. What lies between then works on dense channels-last values. Lines [n, c, l] are
+// images [n, c, l, 1]: their convolutions stand between views. This is a walk that carries a layout
+// along with each value, not a list of rules.
 #include <unordered_map>
 
 #include "tandem/compile/passes/emit.h"
@@ -44,13 +45,14 @@ class ChannelsLast {
         now_[i.out[0]] = last(i.in[0].value);
         continue;
       }
-      if (pointwise(i) || reduction(i) || concatenation(i) || padding(i)) continue;
+      if (view(i) || pointwise(i) || reduction(i) || concatenation(i) || padding(i)) continue;
       const bool from = from_channels_last(i), pool = pools(i);
       const ValueId x = operand(i, 0);
       const std::vector<ValueId> out(i.out.begin(), i.out.end());
       p_.instrs.push_back(std::move(i));
       if (from) last_[out[0]] = x;
-      if (pool) last_[out[0]] = e_.permute(out[0], {0, 2, 3, 1});
+      if (pool)
+        last_[out[0]] = e_.permute(e_.view(out[0], image(spec(out[0]).shape)), {0, 2, 3, 1});
     }
     for (ValueId& v : p_.outputs) v = now(v);
     for (Program::CellUse& u : p_.cells) u.exit = now(u.exit);
@@ -69,15 +71,26 @@ class ChannelsLast {
   }
   const Spec& spec(ValueId v) const { return p_.values[v].spec; }
 
-  // v [n, c, 1, 1], [1, c, 1, 1] or [c, 1, 1]: a view brings it to channels-last.
-  bool per_channel(ValueId v) const {
+  // The image that a value of an image's or a line's rank is.
+  static Shape image(const Shape& s) { return s.rank() == 3 ? Shape(s[0], s[1], s[2], Dim(1)) : s; }
+  bool has_image_rank(ValueId v) const { return spec(v).rank() == 3 || spec(v).rank() == 4; }
+
+  // Beside a value of that rank: v [n, c, 1, 1], [1, c, 1, 1] or [c, 1, 1], of lines [n, c, 1],
+  // [1, c, 1] or [c, 1]: a view brings it to channels-last.
+  bool per_channel(ValueId v, int rank) const {
     const Shape& s = spec(v).shape;
-    if (s.rank() < 3 || s.rank() > 4) return false;
-    return s[s.rank() - 1].value() == 1 && s[s.rank() - 2].value() == 1;
+    if (s.rank() < rank - 1 || s.rank() > rank) return false;
+    for (int d = s.rank() - (rank - 2); d < s.rank(); ++d)
+      if (s[d].value() != 1) return false;
+    return true;
   }
-  ValueId bring(ValueId v) {
+  ValueId bring(ValueId v, int rank) {
     if (last(v) != kNone) return last(v);
-    if (spec(v).rank() == 3) v = e_.view(v, Shape(Dim(1), spec(v).shape[0], Dim(1), Dim(1)));
+    const Shape s = spec(v).shape;
+    if (s.rank() < rank)
+      v = e_.view(v, Shape(Dim(1), s[0], Dim(1), Dim(1)));
+    else if (rank == 3)
+      v = e_.view(v, image(s));
     return e_.permute(v, {0, 2, 3, 1});
   }
 
@@ -87,27 +100,47 @@ class ChannelsLast {
     i.out.clear();
     i.out.push_back(v);
     p_.instrs.push_back(std::move(i));
-    const ValueId back = e_.permute(v, {0, 3, 1, 2});
-    now_[out] = back;
+    ValueId back = e_.permute(v, {0, 3, 1, 2});
     last_[back] = v;
+    if (spec(out).rank() == 3) {
+      back = e_.view(back, spec(out).shape);
+      last_[back] = v;
+    }
+    now_[out] = back;
   }
-  static Shape turned(const Shape& s) { return Shape(s[0], s[2], s[3], s[1]); }
+  static Shape turned(const Shape& line_or_image) {
+    const Shape s = image(line_or_image);
+    return Shape(s[0], s[2], s[3], s[1]);
+  }
+
+  // From a line to its image, or back.
+  bool view(Instr& i) {
+    if (i.op != &op::view || i.out[0] == kNone || last(i.in[0].value) == kNone ||
+        !has_image_rank(i.out[0]) ||
+        image(spec(i.out[0]).shape) != image(spec(i.in[0].value).shape))
+      return false;
+    last_[i.out[0]] = last(i.in[0].value);
+    p_.instrs.push_back(std::move(i));
+    return true;
+  }
 
   bool pointwise(Instr& i) {
     if (!i.op || i.op->family != Family::pointwise || i.out.size() != 1 || i.out[0] == kNone ||
-        spec(i.out[0]).rank() != 4 || i.op->has(kEffect) || i.op->has(kRandom))
+        !has_image_rank(i.out[0]) || i.op->has(kEffect) || i.op->has(kRandom))
       return false;
     const Shape whole = spec(i.out[0]).shape;
+    const int rank = whole.rank();
     bool any = false;
     for (const Arg& a : i.in) {
       if (a.value == kNone) continue;
       if (last(a.value) != kNone && spec(a.value).shape == whole) any = true;
-      if (last(a.value) == kNone && spec(a.value).rank() != 0 && !per_channel(a.value))
-        return false;
+      const bool fits =
+          last(a.value) != kNone ? spec(a.value).rank() == rank : per_channel(a.value, rank);
+      if (!fits && spec(a.value).rank() != 0) return false;
     }
     if (!any) return false;
     for (Arg& a : i.in)
-      if (a.value != kNone && spec(a.value).rank() != 0) a.value = bring(a.value);
+      if (a.value != kNone && spec(a.value).rank() != 0) a.value = bring(a.value, rank);
     put(std::move(i), i.out[0], turned(whole));
     return true;
   }
@@ -124,10 +157,11 @@ class ChannelsLast {
       p_.instrs.push_back(std::move(i));
       return true;
     }
-    bool image[4] = {};
+    const int rank = spec(i.in[0].value).rank();
+    bool over[4] = {false, false, false, rank == 3};
     for (int d = 0; d < static_cast<int>(a.dims.size()); ++d)
-      image[(a.dims[d].value() + 4) % 4] = true;
-    if (image[0] || image[1] || !image[2] || !image[3]) return false;
+      over[(a.dims[d].value() + rank) % rank] = true;
+    if (over[0] || over[1] || !over[2] || !over[3]) return false;
     a.dims = IntList{1, 2};
     i.attrs = AttrsHolder(fields<ReduceAttrs>(), &a);
     i.in[0].value = last(i.in[0].value);
@@ -140,7 +174,7 @@ class ChannelsLast {
   }
 
   bool concatenation(Instr& i) {
-    if (i.op != &op::cat || i.out[0] == kNone || spec(i.out[0]).rank() != 4) return false;
+    if (i.op != &op::cat || i.out[0] == kNone || !has_image_rank(i.out[0])) return false;
     if (static_cast<const DimAttrs*>(i.attrs.get())->dim != 1) return false;
     for (const Arg& a : i.in)
       if (last(a.value) == kNone) return false;
@@ -154,11 +188,12 @@ class ChannelsLast {
   }
 
   bool padding(Instr& i) {
-    if (i.op != &op::pad || spec(i.out[0]).rank() != 4 || last(i.in[0].value) == kNone)
-      return false;
+    if (i.op != &op::pad || !has_image_rank(i.out[0]) || last(i.in[0].value) == kNone) return false;
     PadAttrs a = *static_cast<const PadAttrs*>(i.attrs.get());
-    a.before = turned(a.before);
-    a.after = turned(a.after);
+    for (IntList* side : {&a.before, &a.after}) {
+      if (side->rank() == 3) side->push_back(Dim(0));
+      *side = turned(*side);
+    }
     i.attrs = AttrsHolder(fields<PadAttrs>(), &a);
     i.in[0].value = last(i.in[0].value);
     const ValueId out = i.out[0];
@@ -168,7 +203,7 @@ class ChannelsLast {
 
   // Pooling and resizing take the layout of their input.
   bool pools(const Instr& i) const {
-    return i.op && i.op->has(kFollowsLayout) && spec(i.out[0]).rank() == 4 &&
+    return i.op && i.op->has(kFollowsLayout) && has_image_rank(i.out[0]) &&
            last(i.in[0].value) != kNone;
   }
 

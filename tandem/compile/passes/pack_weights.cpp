@@ -125,16 +125,24 @@ class Packing {
   bool bf16_;
 };
 
+// x [n, c, h, w], or a line [n, c, l], which becomes an image one pixel wide.
+ValueId as_image(Emitter& e, ValueId x) {
+  const Shape s = e.shape(x);
+  return s.rank() == 3 ? e.view(x, Shape(s[0], s[1], s[2], Dim(1))) : x;
+}
+
 ValueId Packing::conv(Rewrite& r) const {
   const Instr& i = r.root();
   Emitter& e = r.emit();
   const auto& a = *static_cast<const ConvAttrs*>(i.attrs.get());
-  const ValueId x = i.in[0].value, w = i.in[1].value, bias = operand(i, 2);
-  if (r.spec(x).rank() != 4) return kNone;
+  ValueId x = i.in[0].value, w = i.in[1].value;
+  const ValueId bias = operand(i, 2);
+  const int spatial = r.spec(x).rank() - 2;
+  if (spatial > 2) return kNone;
   PackedAttrs p;
   p.columns = e.size(w, 0);
   bool plain = true, padded = false;
-  for (int d = 0; d < 2; ++d) {
+  for (int d = 0; d < spatial; ++d) {
     if (a.dilation[d].value() != 1 || a.padding[d].value() < 0 || a.padding_end[d].value() < 0)
       return kNone;
     p.kernel.push_back(e.size(w, d + 2));
@@ -144,8 +152,17 @@ ValueId Packing::conv(Rewrite& r) const {
     plain = plain && a.stride[d].value() == 1;
     padded = padded || a.padding[d].value() || a.padding_end[d].value();
   }
+  if (spatial == 1) {
+    p.kernel.push_back(Dim(1));
+    p.stride.push_back(p.stride[0]);  // of one pixel
+    p.padding.push_back(Dim(0));
+    p.padding_end.push_back(Dim(0));
+  }
   const int64_t channels = e.size(x, 1);
   if (a.groups != 1 && !(a.groups == channels && p.columns == channels && square(p))) return kNone;
+  const Shape out = e.shape(i.out[0]);
+  x = as_image(e, x);
+  w = as_image(e, w);
   const ValueId in = e.permute(x, {0, 2, 3, 1});
   const auto use = [&](const OpDef& pack, const OpDef& op) {
     const ValueId packed = e.emit(pack, nullptr, nullptr, {w});
@@ -156,11 +173,12 @@ ValueId Packing::conv(Rewrite& r) const {
     y = use(op::pack_depthwise, op::depthwise_conv);
   else if (plain && !padded && p.kernel[0].value() == 1 && p.kernel[1].value() == 1)
     y = matmul_packed(r, in, e.permute(e.view(w, Shape(p.columns, channels)), {1, 0}), bias);
-  else if (plain && !whole_[i.out[0]] && winograd(p, r.spec(i.out[0]).shape, channels))
+  else if (plain && !whole_[i.out[0]] && spatial == 2 && winograd(p, out, channels))
     y = use(op::pack_winograd, op::winograd_conv);
   else
     y = use(op::pack_conv, op::packed_conv);
-  return e.permute(y, {0, 3, 1, 2});
+  y = e.permute(y, {0, 3, 1, 2});
+  return spatial == 1 ? e.view(y, out) : y;
 }
 
 // Windows that neither overlap nor leave gaps: each pixel of x makes a block of pixels by itself,

@@ -28,6 +28,7 @@ std::span<const PassInfo> all_passes() {
       {"fuse_matmuls", Stage::weights, fuse_matmuls, true},
       {"derive_values", Stage::weights, derive_values, true},
       {"store_derivatives", Stage::fuse, store_derivatives},
+      {"absorb_casts", Stage::fuse, absorb_casts, /*rare=*/true},
       {"fuse_loops", Stage::fuse, fuse_loops},
       {"remove_dead", Stage::fuse, remove_dead},
       {"place_epilogues", Stage::fuse, place_epilogues},

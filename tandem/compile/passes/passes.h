@@ -54,6 +54,8 @@ void merge_common(Program& p);
 void remove_dead(Program& p);
 /// Gradients of costly functions get their derivatives from the forward function.
 void store_derivatives(Program& p);
+/// Casts beside kernels that convert go into them.
+void absorb_casts(Program& p);
 /// Pointwise instructions over one space become fused loops.
 void fuse_loops(Program& p);
 

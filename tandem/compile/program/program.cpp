@@ -277,6 +277,7 @@ void verify_specs(const Program& p, const Instr& i, const char* after) {
   InferCall c(*i.op, i.attrs.get());
   for (const Arg& a : i.in) {
     c.in.push_back(a.value == kNone ? Spec() : p.values[a.value].spec);
+    if (i.converted && is_floating(c.in.back().dtype)) c.in.back().dtype = DType::f32;
     c.present.push_back(a.is_number ? 2 : a.value == kNone ? 0 : 1);
     c.scalars.push_back(a.number);
   }
@@ -290,6 +291,8 @@ void verify_specs(const Program& p, const Instr& i, const char* after) {
     if (i.out[o] == kNone || i.op->has(kDataSized)) continue;
     const Spec& have = p.values[i.out[o]].spec;
     c.out[o].device = have.device;
+    if (i.converted && is_floating(have.dtype) && is_floating(c.out[o].dtype))
+      c.out[o].dtype = have.dtype;
     TD_CHECK(have == c.out[o], Internal,
              "after the pass '{}' output {} of {} is {}, its row gives {}", after, o, i.name(),
              have.to_string(), c.out[o].to_string());

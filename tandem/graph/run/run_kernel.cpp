@@ -15,7 +15,8 @@
 namespace tandem {
 namespace {
 
-// Cached plans by (kernel, attrs, dtypes, shapes, strides, threads, DeterministicGuard, precision).
+// Cached plans by (kernel, device, attrs, dtypes, shapes, strides, threads, DeterministicGuard,
+// precision).
 struct PlanTable {
   std::shared_mutex lock;
   std::unordered_map<std::string, std::shared_ptr<const Plan>> plans;
@@ -134,6 +135,8 @@ std::shared_ptr<const Plan> plan_of(const Kernel& kernel, const KernelCall& call
   int mode = num_threads() * 4 + context().deterministic * 2 +
              (float32_matmul_precision() == MatmulPrecision::tf32);
   append_raw(key, &mode, sizeof mode);
+  const uint8_t device[] = {static_cast<uint8_t>(call.device.kind), call.device.index};
+  append_raw(key, device, sizeof device);
   if (call.op.attrs) append_attr_bytes(call.op.attrs, call.attrs, key);
   for (int i = 0; i < call.n_in; ++i) append_array(key, call.in[i]);
   for (int i = 0; i < call.n_out; ++i) append_array(key, call.out[i]);

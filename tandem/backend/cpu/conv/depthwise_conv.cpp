@@ -16,7 +16,7 @@ constexpr int64_t kUnitElements = 8192;  ///< of the result, between two calls o
 
 struct DepthwisePlan : EpiloguePlan {
   int workers = 1;
-  int64_t rows = 1;  ///< outputs in one unit
+  int64_t blocks = 1;  ///< of a sample's output rows: a unit each
 };
 
 void run_with(const KernelCall& c, const Epilogue& e);
@@ -24,9 +24,11 @@ void run_with(const KernelCall& c, const Epilogue& e);
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<DepthwisePlan>();
   const Array &x = c.in[0], &y = c.out[0];
-  plan->rows = std::max<int64_t>(1, kUnitElements / (y.shape[2] * y.shape[3]));
-  const int64_t units = y.shape[0] * ((y.shape[1] + plan->rows - 1) / plan->rows);
-  plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), units));
+  const int64_t rows = std::max<int64_t>(1, kUnitElements / (y.shape[2] * y.shape[3]));
+  plan->blocks = (y.shape[1] + rows - 1) / rows;
+  plan->workers = static_cast<int>(std::min<int64_t>(num_threads(), y.shape[0] * plan->blocks));
+  if (y.shape[0] * plan->blocks % plan->workers != 0)
+    plan->blocks = std::min(even_units(plan->blocks, plan->workers), y.shape[1]);
   plan->workspace = static_cast<size_t>(x.shape[2] * x.shape[3]) * sizeof(float);
   plan->run_with = run_with;
   return plan;
@@ -41,7 +43,7 @@ void run_depthwise(const KernelCall& c, const Epilogue* e) {
   auto* zeros = static_cast<float*>(c.scratch);
   std::fill_n(zeros, in_w * channels, 0.0f);
   const FusedEpilogue fused = fused_epilogue_of(c);
-  const int64_t blocks = (h + plan.rows - 1) / plan.rows, units = x.shape[0] * blocks;
+  const int64_t blocks = plan.blocks, units = x.shape[0] * blocks;
   share_units(plan.workers, units, [&](size_t, int64_t u) {
     const float* rows[kMostRows];
     DepthwiseRow r{};

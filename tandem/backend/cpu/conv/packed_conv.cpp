@@ -66,7 +66,7 @@ struct Sizes {
 struct ConvPackedPlan : EpiloguePlan {
   int workers = 1;
   bool by_panels = false;
-  int64_t rows = 1;    ///< of outputs in one unit
+  int64_t blocks = 1;  ///< of a sample's output rows: a unit each
   size_t part = 0;     ///< floats of staged rows
   size_t lean_at = 0;  ///< where the weights of few outputs are kept in scratch, output by output
 };
@@ -82,13 +82,17 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   // Rows that are one matmul fill its tiles.
   const int64_t tile = micro_table<float>().rows, tiles = s.far_weight() ? kFarTiles : kUnitTiles;
   const int64_t least = s.merged() ? (tiles * tile + s.w - 1) / s.w : 1;
-  plan->rows = plan->by_panels ? s.h
-                               : std::clamp<int64_t>(
-                                     static_cast<int64_t>(kUnitMultiplyAdds / s.multiply_adds()),
-                                     std::min(least, s.h), s.h);
+  const int64_t rows =
+      plan->by_panels
+          ? s.h
+          : std::clamp<int64_t>(static_cast<int64_t>(kUnitMultiplyAdds / s.multiply_adds()),
+                                std::min(least, s.h), s.h);
+  plan->blocks = (s.h + rows - 1) / rows;
+  if (!plan->by_panels && s.n * plan->blocks % plan->workers != 0)
+    plan->blocks = std::min(even_units(plan->blocks, plan->workers), s.h);
   if (s.stage)
-    plan->part = static_cast<size_t>(
-        (s.in_rows(std::min(plan->rows + tile, s.h)) * s.wide() * s.c + 31) / 16 * 16);
+    plan->part = static_cast<size_t>((s.in_rows(std::min(rows + tile, s.h)) * s.wide() * s.c + 31) /
+                                     16 * 16);
   plan->lean_at = plan->part * static_cast<size_t>(plan->by_panels ? s.n : plan->workers);
   plan->workspace = sizeof(float) * (plan->lean_at + (s.lean() ? s.weights() : 0));
   plan->run_with = run_with;
@@ -204,11 +208,12 @@ struct Operands {
 };
 
 void run_rows(const Sizes& s, const ConvPackedPlan& plan, const Operands& op) {
-  const int64_t blocks = (s.h + plan.rows - 1) / plan.rows, units = s.n * blocks;
+  const int64_t blocks = plan.blocks, units = s.n * blocks;
   share_units(plan.workers, units, [&](size_t worker, int64_t u) {
     float* buffer = op.scratch + worker * plan.part;
     const int64_t n = u / blocks, b = u % blocks;
     const int64_t h0 = s.first_row(b, blocks), h1 = s.first_row(b + 1, blocks);
+    if (h0 == h1) return;
     const float* x = op.x + n * s.step_n + h0 * s.stride_h * s.step_h;
     if (s.stage) {
       for (int64_t r = 0; r < s.in_rows(h1 - h0); ++r)

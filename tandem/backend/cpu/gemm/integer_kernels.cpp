@@ -114,7 +114,7 @@ bool is_packed(const KernelCall& c) {
 struct IntegerPlan : EpiloguePlan {
   int workers = 1;
   bool by_panels = false;
-  int64_t rows = 1;    ///< of outputs in one unit
+  int64_t blocks = 1;  ///< of a sample's output rows: a unit each
   int64_t part = 0;    ///< elements of copied rows of a worker, or of a sample
   int64_t panel = 0;   ///< bytes of an arranged panel of a worker
   size_t weight = 0;   ///< bytes of the weight in scratch, before the rows
@@ -138,11 +138,14 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const double unit =
       wide ? std::max(kUnitProducts, std::min(kWideProducts, all / plan->workers)) : kUnitProducts;
   const int64_t least = p.merged() ? 4 * integer_loops().rows / p.w + 1 : 1;
-  plan->rows = plan->by_panels
-                   ? p.h
-                   : std::clamp<int64_t>(static_cast<int64_t>(unit / (p.products() + 1)),
-                                         std::min(least, p.h), p.h);
-  plan->part = (p.in_rows(plan->rows) * p.row() + kBeyond + 31) / 32 * 32;
+  const int64_t rows = plan->by_panels
+                           ? p.h
+                           : std::clamp<int64_t>(static_cast<int64_t>(unit / (p.products() + 1)),
+                                                 std::min(least, p.h), p.h);
+  plan->blocks = (p.h + rows - 1) / rows;
+  if (p.n * plan->blocks % plan->workers != 0)
+    plan->blocks = std::min(even_units(plan->blocks, plan->workers), p.h);
+  plan->part = (p.in_rows(rows) * p.row() + kBeyond + 31) / 32 * 32;
   if (!is_packed(c)) {
     plan->weight = whole_lines(static_cast<size_t>(p.panels() * p.panel_size()));
   }
@@ -389,7 +392,7 @@ void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, in
 
 template <class T>
 void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, T* scratch) {
-  const int64_t blocks = (p.h + plan.rows - 1) / plan.rows;
+  const int64_t blocks = plan.blocks;
   share_units(plan.workers, p.n * blocks, [&](size_t worker, int64_t u) {
     T* copy = scratch + static_cast<int64_t>(worker) * plan.part;
     const int64_t n = u / blocks, b = u % blocks;

@@ -25,12 +25,16 @@ struct ColumnOrder {
           high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
 };
 
+// Few rows have few sums: these are added up in several sets, so that none waits for the one
+// before.
 template <int R>
 void byte_tile(const IntegerTile& t) {
   constexpr int64_t kRow = 64;  // of the packed weight: 32 columns of two
+  constexpr int kSets = R == 1 ? 4 : R <= 3 ? 2 : 1;
   using S = Vnni;
   const ColumnOrder order;
-  S::V c[R][2];
+  S::V sets[kSets][R][2];
+  auto& c = sets[0];
   TD_UNROLL(12)
   for (int i = 0; i < R; ++i) {
     const int32_t* start = t.accumulate ? t.c + i * t.c_row : t.bias;
@@ -38,16 +42,17 @@ void byte_tile(const IntegerTile& t) {
                b = start ? S::load(start + S::kWidth, t.columns - S::kWidth) : S::zero();
     c[i][0] = _mm512_permutex2var_epi32(a, order.first, b);
     c[i][1] = _mm512_permutex2var_epi32(a, order.second, b);
+    for (int k = 1; k < kSets; ++k) sets[k][i][0] = sets[k][i][1] = S::zero();
   }
-  const auto add = [&](const uint8_t* codes, S::V even, S::V odd) {
+  const auto add = [&](S::V(&to)[R][2], const uint8_t* codes, S::V even, S::V odd) {
     const S::V w0 = _mm512_unpacklo_epi16(even, odd), w1 = _mm512_unpackhi_epi16(even, odd);
     TD_UNROLL(12)
     for (int i = 0; i < R; ++i) {
       int32_t four;
       std::memcpy(&four, codes + i * t.am, sizeof four);
       const S::V x = _mm512_set1_epi32(four);
-      c[i][0] = _mm512_dpbusd_epi32(c[i][0], x, w0);
-      c[i][1] = _mm512_dpbusd_epi32(c[i][1], x, w1);
+      to[i][0] = _mm512_dpbusd_epi32(to[i][0], x, w0);
+      to[i][1] = _mm512_dpbusd_epi32(to[i][1], x, w1);
     }
   };
   const char* w = static_cast<const char*>(t.w);
@@ -56,18 +61,29 @@ void byte_tile(const IntegerTile& t) {
   for (int64_t s = 0; s < t.segments; ++s) {
     const uint8_t* a = t.codes + s * t.a_segment;
     int64_t q = 0;
+    if constexpr (kSets > 1)
+      for (; q + 2 * kSets <= t.pairs; q += 2 * kSets, ahead += kSets * line)
+        for (int k = 0; k < kSets; ++k, a += 4, w += 2 * kRow) {
+          __builtin_prefetch(ahead + k * line, 0, 2);
+          __builtin_prefetch(ahead + k * line + (line ? kRow : 0), 0, 2);
+          add(sets[k], a, _mm512_loadu_si512(w), _mm512_loadu_si512(w + kRow));
+        }
     for (; q + 2 <= t.pairs; q += 2, a += 4, w += 2 * kRow, ahead += line) {
       __builtin_prefetch(ahead, 0, 2);
       __builtin_prefetch(ahead + (line ? kRow : 0), 0, 2);
-      add(a, _mm512_loadu_si512(w), _mm512_loadu_si512(w + kRow));
+      add(c, a, _mm512_loadu_si512(w), _mm512_loadu_si512(w + kRow));
     }
     if (q < t.pairs) {
-      add(a, _mm512_loadu_si512(w), S::zero());
+      add(c, a, _mm512_loadu_si512(w), S::zero());
       w += kRow;
     }
   }
   TD_UNROLL(12)
   for (int i = 0; i < R; ++i) {
+    for (int k = 1; k < kSets; ++k) {
+      c[i][0] = _mm512_add_epi32(c[i][0], sets[k][i][0]);
+      c[i][1] = _mm512_add_epi32(c[i][1], sets[k][i][1]);
+    }
     int32_t* to = t.c + i * t.c_row;
     S::store(to, t.columns, _mm512_permutex2var_epi32(c[i][0], order.low, c[i][1]));
     S::store(to + S::kWidth, t.columns - S::kWidth,

@@ -110,6 +110,13 @@ class FinishedTiles {
   int64_t rows_ = 0, y_row_ = 0;  // that wait for their epilogue
 };
 
+/// `units` of work, or a few more where there are few: as many for each worker, so that none waits
+/// for another's last one.
+inline int64_t even_units(int64_t units, int workers) {
+  constexpr int64_t kMany = 4;  // for each worker: one more or less is little
+  return units >= kMany * workers ? units : (units + workers - 1) / workers * workers;
+}
+
 /// Calls f(worker, unit) for all units: each worker processes its own part, so that it finds the
 /// rows of the last call in its cache, and then takes over what is left of others' parts, so that a
 /// busy processor holds up nobody for long.

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kRowBlock = 112;          ///< most rows of one unit of work
 constexpr int64_t kBlockBytes = 48 << 10;   ///< of the result: it is used while in cache
 constexpr int64_t kNearWeight = 256 << 10;  ///< bytes of a weight that may be reread for each block
+constexpr int64_t kTilesPerWorker = 2;      ///< at least, to share rows over a near weight
 constexpr int64_t kPanelGroup = 8;          ///< most panels of one unit of work
 constexpr int64_t kFewPanels = 2;           ///< with fewer, packing rows costs more than it saves
 constexpr int64_t kAliasBytes = 2048;       ///< rows this far apart share a few cache sets
@@ -24,13 +25,11 @@ struct MatmulPlan : EpiloguePlan {
   PackedGemm g;
   int workers = 1;
   bool by_rows = false, pack = false;
-  int64_t rows = kRowBlock;  ///< of one unit of work
-  size_t part = 0;           ///< floats of scratch per worker, or of all rows
+  int64_t blocks = 1;  ///< of rows, when workers share them
+  size_t part = 0;     ///< floats of scratch per worker, or of all rows
 };
 
 void run_with(const KernelCall& c, const Epilogue& e);
-
-int64_t blocks(const MatmulPlan& p) { return (p.g.m + p.rows - 1) / p.rows; }
 
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<MatmulPlan>();
@@ -42,15 +41,18 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const double multiply_adds = static_cast<double>(g.m) * static_cast<double>(g.n * g.k);
   plan->workers = std::max(
       1, static_cast<int>(std::min<double>(num_threads(), multiply_adds / kMultiplyAddsPerThread)));
-  const int64_t tile_rows = micro_table<float>().rows;
-  if (g.k * g.n * 4 <= kNearWeight)
-    plan->rows = std::clamp(kBlockBytes / (g.n * 4) / tile_rows * tile_rows, tile_rows, kRowBlock);
-  plan->by_rows = blocks(*plan) >= 4 * plan->workers || g.panels() < plan->workers;
-  const int64_t tile = micro_table<float>().rows;
+  const int64_t tile = micro_table<float>().rows, tiles = packed_tiles(g.m);
+  const bool near_weight = g.k * g.n * 4 <= kNearWeight;
+  int64_t rows = kRowBlock;
+  if (near_weight) rows = std::clamp(kBlockBytes / (g.n * 4) / tile * tile, tile, kRowBlock);
+  plan->blocks = (g.m + rows - 1) / rows;
+  plan->by_rows = plan->blocks >= 4 * plan->workers || g.panels() < plan->workers ||
+                  (near_weight && tiles >= kTilesPerWorker * plan->workers);
+  plan->blocks = std::min(even_units(plan->blocks, plan->workers), tiles);
   plan->pack =
       g.m >= tile / 2 && g.panels() > kFewPanels && (!plan->by_rows || g.k * 4 % kAliasBytes == 0);
   if (plan->pack)
-    plan->part = static_cast<size_t>(packed_tile_size(plan->by_rows ? plan->rows : g.m, g.k));
+    plan->part = static_cast<size_t>(packed_tile_size(plan->by_rows ? rows : g.m, g.k));
   plan->workspace =
       plan->part * sizeof(float) * static_cast<size_t>(plan->by_rows ? plan->workers : 1);
   plan->run_with = run_with;
@@ -60,7 +62,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
 // Workers share rows, in blocks of whole tiles.
 void run_rows(const MatmulPlan& p, const PackedGemm& g, const float* a, float* scratch,
               const Epilogue* e) {
-  const int64_t count = blocks(p), tiles = packed_tiles(g.m), tile = micro_table<float>().rows;
+  const int64_t count = p.blocks, tiles = packed_tiles(g.m), tile = micro_table<float>().rows;
   share_units(p.workers, count, [&](size_t w, int64_t b) {
     const int64_t r0 = tiles * b / count * tile;
     const int64_t r1 = std::min(g.m, tiles * (b + 1) / count * tile);

@@ -62,13 +62,6 @@ struct DropoutPlan : Plan {
   size_t read = 0, written = 0;  ///< scratch
 };
 
-Strides row_major_strides(const Array& a) {
-  Strides s;
-  int64_t step = 1;
-  for (int d = a.rank; d-- > 0; step *= a.shape[d]) s[d] = step;
-  return s;
-}
-
 bool dropout_supports(const KernelCall& k) {
   return k.in[0].dtype == DType::f32 && !k.in[0].is_scalar && (k.n_in < 2 || k.in[1].contiguous);
 }

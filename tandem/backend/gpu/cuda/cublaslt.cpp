@@ -12,17 +12,9 @@
 #include "tandem/backend/gpu/library_internal.h"
 
 namespace tandem::gpu {
-namespace {
 
-constexpr size_t kWorkspace = size_t{32} << 20;  ///< what NVIDIA recommends for Hopper
-
-struct CublasLt {
-  cuda::CublasLtApi api;
-  LibraryReport report;
-};
-
-CublasLt open_library_of_matmuls() {
-  CublasLt l;
+CublasLtLibrary open_cublaslt_library() {
+  CublasLtLibrary l;
   const bool on = open_functions(
       "cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12"},
       [&](const Library& library, std::string& missing) {
@@ -39,18 +31,23 @@ CublasLt open_library_of_matmuls() {
   return l;
 }
 
-const CublasLt& cublaslt() {
-  static const CublasLt* const library = new CublasLt(open_library_of_matmuls());
+const CublasLtLibrary& cublaslt_library() {
+  static const CublasLtLibrary* const library = new CublasLtLibrary(open_cublaslt_library());
   return *library;
 }
 
-Status lt_status(cuda::Result result, const char* call) {
+namespace {
+
+constexpr size_t kWorkspace = size_t{32} << 20;  ///< what NVIDIA recommends for Hopper
+
+Status lt_status(const cuda::CublasLtApi& lt, cuda::Result result, const char* call) {
   if (result == cuda::kSuccess) return {};
   const Code code = result == cuda::kCublasNotSupported ? Code::unavailable : Code::driver;
-  return {code, fmt::format("{}: {}", call, cublaslt().api.cublasLtGetStatusName(result))};
+  return {code, fmt::format("{}: {}", call, lt.cublasLtGetStatusName(result))};
 }
 
-#define TD_LT(name, ...) lt_status(cublaslt().api.name(__VA_ARGS__), #name)
+// A function of the library that the class has as lt_.
+#define TD_LT(name, ...) lt_status(lt_, lt_.name(__VA_ARGS__), #name)
 
 struct LtTypes {
   int data, compute, scale;
@@ -76,12 +73,11 @@ bool types_of(const MatmulProblem& p, LtTypes& t) {
 
 // The descriptors of a problem, destroyed whatever happens.
 struct LtDescriptors {
-  LtDescriptors() = default;
+  explicit LtDescriptors(const cuda::CublasLtApi& lt) : lt_(lt) {}
   ~LtDescriptors() {
-    const cuda::CublasLtApi& api = cublaslt().api;
-    if (matmul) api.cublasLtMatmulDescDestroy(matmul);
+    if (matmul) lt_.cublasLtMatmulDescDestroy(matmul);
     for (cuda::LtLayout l : {first, second, result}) {
-      if (l) api.cublasLtMatrixLayoutDestroy(l);
+      if (l) lt_.cublasLtMatrixLayoutDestroy(l);
     }
   }
   LtDescriptors(const LtDescriptors&) = delete;
@@ -92,8 +88,8 @@ struct LtDescriptors {
     return TD_LT(cublasLtMatmulDescSetAttribute, matmul, attribute, &value, sizeof value);
   }
   // A column-major matrix; `line` counts only from the second column on.
-  static Status layout(cuda::LtLayout& l, int type, int64_t rows, int64_t columns, int64_t line,
-                       int64_t count, int64_t next) {
+  Status layout(cuda::LtLayout& l, int type, int64_t rows, int64_t columns, int64_t line,
+                int64_t count, int64_t next) {
     TD_GPU_TRY(TD_LT(cublasLtMatrixLayoutCreate, &l, type, static_cast<uint64_t>(rows),
                      static_cast<uint64_t>(columns), columns > 1 ? line : std::max(rows, line)));
     if (count == 1) return {};
@@ -117,12 +113,14 @@ struct LtDescriptors {
     return layout(result, t.data, p.n, p.m, p.y_line, p.count, p.y_next);
   }
 
+  const cuda::CublasLtApi& lt_;
   cuda::LtMatmulDesc matmul = nullptr;
   cuda::LtLayout first = nullptr, second = nullptr, result = nullptr;
 };
 
 class LtPlan final : public MatmulPlan {
  public:
+  explicit LtPlan(const cuda::CublasLtApi& lt) : lt_(lt), descriptors_(lt) {}
   Status make(cuda::LtHandle handle, const cuda::Api& api, cuda::Context context,
               const MatmulProblem& p) {
     handle_ = handle;
@@ -161,7 +159,6 @@ class LtPlan final : public MatmulPlan {
  private:
   // The library's first proposal among algorithms without atomics.
   Status choose() {
-    const cuda::CublasLtApi& api = cublaslt().api;
     cuda::LtPreference preference = nullptr;
     TD_GPU_TRY(TD_LT(cublasLtMatmulPreferenceCreate, &preference));
     const auto set = [&](int attribute, const auto& value) {
@@ -182,15 +179,16 @@ class LtPlan final : public MatmulPlan {
                      descriptors_.first, descriptors_.second, descriptors_.result,
                      descriptors_.result, preference, 1, &found, &count);
     }
-    api.cublasLtMatmulPreferenceDestroy(preference);
+    lt_.cublasLtMatmulPreferenceDestroy(preference);
     TD_GPU_TRY(status);
     if (count == 0) return {Code::unavailable, "cuBLASLt has no algorithm for it"};
-    TD_GPU_TRY(lt_status(found.state, "cublasLtMatmulAlgoGetHeuristic"));
+    TD_GPU_TRY(lt_status(lt_, found.state, "cublasLtMatmulAlgoGetHeuristic"));
     algorithm_ = found.algo;
     workspace = found.workspace;
     return {};
   }
 
+  const cuda::CublasLtApi& lt_;
   LtDescriptors descriptors_;
   cuda::LtAlgo algorithm_{};
   cuda::LtHandle handle_ = nullptr;
@@ -202,29 +200,28 @@ class LtPlan final : public MatmulPlan {
 
 class LtLibrary final : public MatmulLibrary {
  public:
-  LtLibrary(const cuda::Api& api, cuda::Context context) : api_(api), context_(context) {}
+  LtLibrary(const cuda::CublasLtApi& lt, const cuda::Api& api, cuda::Context context)
+      : lt_(lt), api_(api), context_(context) {}
   ~LtLibrary() override {
-    if (handle_) cublaslt().api.cublasLtDestroy(handle_);
+    if (handle_) lt_.cublasLtDestroy(handle_);
   }
   LtLibrary(const LtLibrary&) = delete;
   LtLibrary& operator=(const LtLibrary&) = delete;
 
   Status open() {
-    if (!cublaslt().report.problem.empty()) {
-      return {Code::unavailable, "cuBLASLt is off: " + cublaslt().report.problem};
-    }
     TD_GPU_TRY(cuda_status(api_, api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"));
     return TD_LT(cublasLtCreate, &handle_);
   }
   Status plan(const MatmulProblem& problem, std::unique_ptr<MatmulPlan>& made) override {
     TD_GPU_TRY(cuda_status(api_, api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"));
-    auto plan = std::make_unique<LtPlan>();
+    auto plan = std::make_unique<LtPlan>(lt_);
     TD_GPU_TRY(plan->make(handle_, api_, context_, problem));
     made = std::move(plan);
     return {};
   }
 
  private:
+  const cuda::CublasLtApi& lt_;
   const cuda::Api& api_;
   cuda::Context context_;
   cuda::LtHandle handle_ = nullptr;
@@ -234,13 +231,14 @@ class LtLibrary final : public MatmulLibrary {
 
 }  // namespace
 
-const LibraryReport& cublaslt_report() { return cublaslt().report; }
-
-Status open_cublaslt(const cuda::Api& api, cuda::Context context,
+Status open_cublaslt(const CublasLtLibrary& library, const cuda::Api& api, cuda::Context context,
                      std::unique_ptr<MatmulLibrary>& made) {
-  auto library = std::make_unique<LtLibrary>(api, context);
-  TD_GPU_TRY(library->open());
-  made = std::move(library);
+  if (!library.report.problem.empty()) {
+    return {Code::unavailable, "cuBLASLt is off: " + library.report.problem};
+  }
+  auto opened = std::make_unique<LtLibrary>(library.api, api, context);
+  TD_GPU_TRY(opened->open());
+  made = std::move(opened);
   return {};
 }
 

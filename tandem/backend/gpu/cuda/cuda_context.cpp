@@ -9,12 +9,31 @@
 #include <utility>
 
 #include "tandem/backend/gpu/cuda/cublaslt_internal.h"
+#include "tandem/backend/gpu/cuda/cudnn_internal.h"
 #include "tandem/backend/gpu/cuda/library_internal.h"
 #include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/modules_internal.h"
 
 namespace tandem::gpu {
 namespace {
+
+// A library that the first question opens.
+template <class Library>
+class AskedFor {
+ public:
+  template <class Open>
+  Library* get(Open&& open, Status& why) {
+    std::call_once(asked_, [&] { problem_ = open(library_); });
+    why = problem_;
+    return library_.get();
+  }
+  void close() { library_.reset(); }
+
+ private:
+  std::once_flag asked_;
+  std::unique_ptr<Library> library_;
+  Status problem_;
+};
 
 class CudaContext final : public Context {
  public:
@@ -26,6 +45,7 @@ class CudaContext final : public Context {
 #include "tandem/backend/gpu/context_overrides.inc"
 
   MatmulLibrary* matmul_library(Status& why) override;
+  ConvLibrary* conv_library(Status& why) override;
 
  private:
   using Table = Modules<cuda::Function, cuda::Module>;
@@ -50,9 +70,8 @@ class CudaContext final : public Context {
   std::mutex lock_;  // guards what follows
   Table modules_;
   std::map<StreamRef, bool> streams_;
-  std::once_flag matmuls_asked_;
-  std::unique_ptr<MatmulLibrary> matmuls_;
-  Status no_matmuls_;
+  AskedFor<MatmulLibrary> matmuls_;
+  AskedFor<ConvLibrary> convs_;
 };
 
 // The driver's call of that name with its arguments.
@@ -68,7 +87,8 @@ Status CudaContext::open(const CudaLibrary& library, int device) {
 CudaContext::~CudaContext() {
   if (!context_) return;
   (void)synchronize();
-  matmuls_.reset();
+  matmuls_.close();
+  convs_.close();
   for (const auto& [ref, module] : modules_) (void)TD_CUDA(cuModuleUnload, module->owner);
   for (const auto& [stream, made] : streams_) (void)TD_CUDA(cuStreamDestroy_v2, of(stream));
   api_.cuDevicePrimaryCtxRelease_v2(device_);
@@ -246,9 +266,16 @@ Status CudaContext::destroy_graph(GraphRef graph) {
 #undef TD_CUDA
 
 MatmulLibrary* CudaContext::matmul_library(Status& why) {
-  std::call_once(matmuls_asked_, [this] { no_matmuls_ = open_cublaslt(api_, context_, matmuls_); });
-  why = no_matmuls_;
-  return matmuls_.get();
+  const auto open = [this](auto& made) {
+    return open_cublaslt(cublaslt_library(), api_, context_, made);
+  };
+  return matmuls_.get(open, why);
+}
+ConvLibrary* CudaContext::conv_library(Status& why) {
+  const auto open = [this](auto& made) {
+    return open_cudnn(cudnn_library(), api_, context_, made);
+  };
+  return convs_.get(open, why);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "tandem/backend/gpu/cuda/cublaslt_internal.h"
+#include "tandem/backend/gpu/cuda/cudnn_internal.h"
 #include "tandem/backend/gpu/cuda/library_internal.h"
 #include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/drivers.h"
@@ -26,7 +27,8 @@ class CudaDriver final : public Driver {
     return open_cuda_device(cuda_library(), device, context);
   }
   std::vector<LibraryReport> libraries() override {
-    return {cuda_library().report, nvrtc_report(), cublaslt_report()};
+    return {cuda_library().report, nvrtc_report(), cublaslt_library().report,
+            cudnn_library().report};
   }
 
  private:

@@ -47,6 +47,22 @@ FakeDevice::FakeDevice(const FakeOptions& options, int device)
 
 FakeDevice::~FakeDevice() = default;
 
+// ---- libraries
+
+void FakeDevice::offer(MatmulLibrary* matmuls, ConvLibrary* convs) {
+  std::lock_guard hold(lock_);
+  matmuls_ = matmuls;
+  convs_ = convs;
+}
+MatmulLibrary* FakeDevice::matmul_library(Status& why) {
+  std::lock_guard hold(lock_);
+  return matmuls_ ? matmuls_ : Context::matmul_library(why);
+}
+ConvLibrary* FakeDevice::conv_library(Status& why) {
+  std::lock_guard hold(lock_);
+  return convs_ ? convs_ : Context::conv_library(why);
+}
+
 // ---- errors
 
 void FakeDevice::fail_after(Operation operation, int64_t calls, Code code) {

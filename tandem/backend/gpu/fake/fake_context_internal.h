@@ -27,6 +27,9 @@ class FakeDevice final : public FakeContext {
 #include "tandem/backend/gpu/context_overrides.inc"
   void fail_after(Operation operation, int64_t calls, Code code) override;
   int64_t live_objects() const override;
+  void offer(MatmulLibrary* matmuls, ConvLibrary* convs) override;
+  MatmulLibrary* matmul_library(Status& why) override;
+  ConvLibrary* conv_library(Status& why) override;
 
  private:
   using Table = Modules<codegen::TileCode, char>;  // code is never unloaded
@@ -64,6 +67,8 @@ class FakeDevice final : public FakeContext {
   std::map<GraphRef, std::shared_ptr<const Graph>> graphs_;
   std::vector<Failure> failures_;
   bool lost_ = false;
+  MatmulLibrary* matmuls_ = nullptr;
+  ConvLibrary* convs_ = nullptr;
   uint64_t made_ = 0, seed_;
   Executor executor_;  // last: its thread uses the others
 };

@@ -42,6 +42,8 @@ class TD_API FakeContext : public Context {
   virtual void fail_after(Operation operation, int64_t calls, Code code) = 0;
   /// What has been created, opened or allocated and not been given back.
   virtual int64_t live_objects() const = 0;
+  /// What matmul_library() and conv_library() give from here on; nullptr: none. They live on.
+  virtual void offer(MatmulLibrary* matmuls, ConvLibrary* convs) = 0;
 };
 
 TD_API std::unique_ptr<Driver> make_fake_driver(const FakeOptions& options);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "tandem/backend/gpu/rows/call_internal.h"
+#include "tandem/base/log.h"
 
 namespace tandem::gpu {
 
@@ -23,6 +24,15 @@ void declare_reports(KernelSource& k) {
 
 void argue_reports(Arguments& a, Engine& e, const KernelCall& c) {
   a.address(e.error_word(), Engine::kErrorBytes).value(static_cast<int32_t>(c.ticket));
+}
+
+void say_library_is_off(std::once_flag& said, const Engine& e, const char* rows,
+                        const Status& status) {
+  if (e.info().compute_major == 0) return;
+  std::call_once(said, [&] {
+    log_warning("{} on {} run by kernels without tensor cores: {}", rows, to_string(e.device()),
+                status.text());
+  });
 }
 
 std::string filled_in(std::string text,

@@ -2,6 +2,7 @@
 // What the kernels of this folder share between a KernelCall and a launch.
 #pragma once
 
+#include <mutex>
 #include <string>
 
 #include "tandem/backend/gpu/engine_internal.h"
@@ -27,8 +28,14 @@ void argue_reports(Arguments& a, Engine& e, const KernelCall& c);
 /// Fill output 0 with a copy of `x`, unless it is x's own memory; without x with zeros.
 void start_with(const KernelCall& c, const Array* x);
 
-/// x in row-major order at `to`. x has elements.
+/// x with these strides, or in row-major order, at `to`. x has elements.
+void copy_as(const KernelCall& c, const Array& x, Address to, const Strides& strides);
 void copy_dense(const KernelCall& c, const Array& x, Address to);
+
+/// Say in the log, once for each flag, that `rows` run by own kernels because the library of the
+/// device's vendor is off; nothing for devices that have none.
+void say_library_is_off(std::once_flag& said, const Engine& e, const char* rows,
+                        const Status& status);
 
 /// KernelId::variant of a kernel that depends on a walk, a dtype and little else.
 uint64_t variant_of(const Walk& walk, DType t, uint64_t other = 0);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution and its two derivatives as tiled matmuls whose operands are found by index (implicit
-// GEMM), one per group: no patches are stored. Every spatial rank is three, with ones in front.
+// Convolution and its two derivatives: by the library of the device's vendor where it takes them,
+// else as tiled matmuls whose operands are found by index (implicit GEMM), one per group: no
+// patches are stored. Every spatial rank is three, with ones in front.
 #include <fmt/format.h>
 
 #include "tandem/backend/gpu/rows/call_internal.h"
+#include "tandem/backend/gpu/rows/conv_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/backend/gpu/rows/spatial_internal.h"
 #include "tandem/backend/gpu/rows/tiled_internal.h"
@@ -187,36 +189,46 @@ void run_tiled(const KernelCall& c, const Convolution& v, const Tiled& t) {
   e.launch(kernel, blocks, {TiledText::kBlock}, a, e.stream(c.stream));
 }
 
+// The library of the device's vendor first.
+template <ConvResult result>
 void run_conv(const KernelCall& c) {
-  Convolution v(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
-  if (c.n_in > 2 && c.in[2].present()) v.bias = &c.in[2];
-  run_tiled(c, v,
-            {forward_text, *v.y, *v.x, *v.w, v.batch * v.product(v.out), v.o_group,
-             v.c_group * v.product(v.kernel)});
+  if (run_conv_by_library(c, result)) return;
+  const ConvArrays v = arrays_of_conv(c, result);
+  Convolution p(c.get_attrs<ConvAttrs>(), *v.x, *v.w, *v.y);
+  p.bias = v.bias;
+  const int64_t outputs = p.batch * p.product(p.out), taps = p.product(p.kernel);
+  if constexpr (result == ConvResult::y) {
+    run_tiled(c, p, {forward_text, *p.y, *p.x, *p.w, outputs, p.o_group, p.c_group * taps});
+  } else if constexpr (result == ConvResult::x) {
+    run_tiled(
+        c, p,
+        {input_text, *p.x, *p.y, *p.w, p.batch * p.product(p.in), p.c_group, p.o_group * taps});
+  } else {
+    run_tiled(c, p, {weight_text, *p.w, *p.y, *p.x, p.o_group, p.c_group * taps, outputs});
+  }
 }
-void run_conv_input(const KernelCall& c) {
-  const Convolution v(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
-  run_tiled(c, v,
-            {input_text, *v.x, *v.y, *v.w, v.batch * v.product(v.in), v.c_group,
-             v.o_group * v.product(v.kernel)});
-}
-void run_conv_weight(const KernelCall& c) {
-  const Convolution v(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
-  run_tiled(c, v,
-            {weight_text, *v.w, *v.y, *v.x, v.o_group, v.c_group * v.product(v.kernel),
-             v.batch * v.product(v.out)});
+template <ConvResult result>
+std::shared_ptr<const Plan> prepare_conv(const KernelCall& c) {
+  return plan_conv(c, result);
 }
 
 bool conv_supports(const KernelCall& c) {
   return has_types(c) && (c.n_in < 3 || !c.in[2].present() || c.in[2].contiguous);
 }
 
+template <ConvResult result>
+void register_row(DeviceKind kind, const OpDef& row) {
+  register_kernel(kind, row,
+                  {conv_supports, result == ConvResult::w ? nullptr : conv_layout,
+                   prepare_conv<result>, run_conv<result>});
+}
+
 }  // namespace
 
 void register_conv(DeviceKind kind) {
-  register_kernel(kind, op::conv, {conv_supports, nullptr, nullptr, run_conv});
-  register_kernel(kind, op::conv_backward_input, {has_types, nullptr, nullptr, run_conv_input});
-  register_kernel(kind, op::conv_backward_weight, {has_types, nullptr, nullptr, run_conv_weight});
+  register_row<ConvResult::y>(kind, op::conv);
+  register_row<ConvResult::x>(kind, op::conv_backward_input);
+  register_row<ConvResult::w>(kind, op::conv_backward_weight);
 }
 
 }  // namespace tandem::gpu

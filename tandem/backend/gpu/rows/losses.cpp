@@ -200,7 +200,8 @@ void run_loss(const KernelCall& c) {
   const Array* arrays[] = {&samples.array, &target, lse ? lse : &target};
   const Walk walk(samples.shape, samples.array.rank, arrays, 3, -1);
   const LossText text{c, walk, kFromLogits, present(c, 2), sum};
-  const uint64_t types = static_cast<uint64_t>(x.dtype) << 8 |
+  const uint64_t types = static_cast<uint64_t>(c.out[0].dtype) << 12 |
+                         static_cast<uint64_t>(x.dtype) << 8 |
                          static_cast<uint64_t>(target.dtype) << 4 |
                          (text.weighted ? static_cast<uint64_t>(c.in[2].dtype) + 1 : 0);
   const auto kernel = [&](uint64_t which, auto&& source) {
@@ -329,11 +330,11 @@ void run_loss_backward(const KernelCall& c) {
   const Spread of_g(g, gx), of_target(target, gx), of_lse(kFromLogits ? c.in[3] : target, gx);
   const Array* arrays[] = {&gx, &x, &of_g.array, &of_target.array, &of_lse.array};
   const Walk walk(gx.shape, gx.rank, arrays, 5, -1);
-  const uint64_t types = (static_cast<uint64_t>(gx.dtype) << 8 |
-                          static_cast<uint64_t>(g.dtype) << 4 | static_cast<uint64_t>(target.dtype))
-                             << 5 |
-                         uint64_t{mean} << 4 |
-                         (weighted ? static_cast<uint64_t>(c.in[at.weight].dtype) + 1 : 0);
+  const uint64_t types =
+      (static_cast<uint64_t>(x.dtype) << 12 | static_cast<uint64_t>(gx.dtype) << 8 |
+       static_cast<uint64_t>(g.dtype) << 4 | static_cast<uint64_t>(target.dtype))
+          << 5 |
+      uint64_t{mean} << 4 | (weighted ? static_cast<uint64_t>(c.in[at.weight].dtype) + 1 : 0);
   const BackwardText text{
       walk, gx.dtype,    g.dtype, target.dtype, x.dtype, weighted ? c.in[at.weight].dtype : sum,
       sum,  kFromLogits, mean,    weighted};
@@ -383,14 +384,16 @@ bool backward_supports(const KernelCall& c) {
 
 }  // namespace
 
+// Each takes every float for its operands and results: Kernel::converts.
 void register_losses(DeviceKind kind) {
   register_kernel(kind, op::softmax_cross_entropy,
-                  {dense_outputs, nullptr, prepare_loss, run_loss<true>});
-  register_kernel(kind, op::nll_loss, {dense_outputs, nullptr, prepare_loss, run_loss<false>});
+                  {dense_outputs, nullptr, prepare_loss, run_loss<true>, true});
+  register_kernel(kind, op::nll_loss,
+                  {dense_outputs, nullptr, prepare_loss, run_loss<false>, true});
   register_kernel(kind, op::softmax_cross_entropy_backward,
-                  {backward_supports<true>, nullptr, nullptr, run_loss_backward<true>});
+                  {backward_supports<true>, nullptr, nullptr, run_loss_backward<true>, true});
   register_kernel(kind, op::nll_loss_backward,
-                  {backward_supports<false>, nullptr, nullptr, run_loss_backward<false>});
+                  {backward_supports<false>, nullptr, nullptr, run_loss_backward<false>, true});
 }
 
 }  // namespace tandem::gpu

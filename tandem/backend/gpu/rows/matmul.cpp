@@ -3,13 +3,10 @@
 // of the device's vendor where it takes them, else by a tiled kernel.
 #include <fmt/format.h>
 
-#include <mutex>
-
 #include "tandem/backend/gpu/matmul_library.h"
 #include "tandem/backend/gpu/rows/call_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/backend/gpu/rows/tiled_internal.h"
-#include "tandem/base/log.h"
 #include "tandem/graph/precision.h"
 #include "tandem/ops/matmul/matmul.h"
 
@@ -187,12 +184,7 @@ std::shared_ptr<const Plan> plan_matmul(const KernelCall& c, const Matmul& p) {
   MatmulLibrary* library = e.context().matmul_library(status);
   if (!library) {
     static std::once_flag said;
-    if (e.info().compute_major > 0) {
-      std::call_once(said, [&] {
-        log_warning("matmuls on {} run by kernels without tensor cores: {}", to_string(c.device),
-                    status.text());
-      });
-    }
+    say_library_is_off(said, e, "matmuls", status);
     return plan;
   }
   MatmulProblem problem;

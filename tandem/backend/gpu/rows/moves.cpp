@@ -8,6 +8,7 @@
 
 #include "tandem/backend/gpu/rows/call_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
+#include "tandem/graph/run/array_walk.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/view/strided_copy_internal.h"
@@ -148,14 +149,12 @@ void start_with(const KernelCall& c, const Array* x) {
     mover.fill(y, 0);
 }
 
+void copy_as(const KernelCall& c, const Array& x, Address to, const Strides& strides) {
+  DeviceMover(c).copy(reinterpret_cast<void*>(to), strides.data(), x.data, x.strides, x.shape,
+                      x.rank, size_of(x.dtype));
+}
 void copy_dense(const KernelCall& c, const Array& x, Address to) {
-  int64_t strides[kMaxRank], step = 1;
-  for (int d = x.rank - 1; d >= 0; --d) {
-    strides[d] = step;
-    step *= x.shape[d];
-  }
-  DeviceMover(c).copy(reinterpret_cast<void*>(to), strides, x.data, x.strides, x.shape, x.rank,
-                      size_of(x.dtype));
+  copy_as(c, x, to, row_major_strides(x));
 }
 
 void register_moves(DeviceKind kind) {

@@ -236,7 +236,7 @@ constexpr Kernel kNorm{[](const KernelCall& c) {
                          codegen::make_norm(operands(c, centred, false), r);
                          run_rows(r, c);
                        },
-                       true};
+                       /*converts=*/true};
 bool has_elements(const Array* a) { return a && a->shape && a->numel > 0; }
 // Lines of which a thread can keep its part and the sums of all.
 bool sums_fit(const codegen::NormArrays& a) {
@@ -268,10 +268,11 @@ constexpr Kernel kNormBackward{[](const KernelCall& c) {
                                  codegen::make_norm_backward(operands(c, centred, true), r);
                                  run_rows(r, c);
                                },
-                               true};
+                               /*converts=*/true};
 
 }  // namespace
 
+// Each takes every float for its operands and results: Kernel::converts.
 void register_row_programs(DeviceKind kind) {
   register_kernel(kind, op::softmax, {has_rank, nullptr, nullptr, softmax_run<false>, true});
   register_kernel(kind, op::log_softmax, {has_rank, nullptr, nullptr, softmax_run<true>, true});
