@@ -49,7 +49,8 @@ void expect_near(const Tensor& got, const Tensor& want, double tolerance, const 
       << what << ": off by " << (a - b).abs().amax().item<float>();
 }
 
-void check_layer(Device device, const Layer& f, const std::vector<Tensor>& in, double tolerance) {
+void check_layer(tandem::Device device, const Layer& f, const std::vector<Tensor>& in,
+                 double tolerance) {
   const Tensor gy = randn(f(in).shape()).to(in[0].dtype());
   const Gradients want = gradients_of(f, in, gy);
   std::vector<Tensor> there;
