@@ -74,12 +74,12 @@ TEST_P(NvrtcRows, Compile) {
   }
 }
 
-// Kernels of softmax and norms, forward and backward, at lengths that nets have.
+// Kernels of softmax, norms and losses, forward and backward, at lengths that nets have.
 const std::vector<gpu::KernelSource>& kernels_of_lines() {
   static auto* all = new std::vector<gpu::KernelSource>;
   if (!all->empty()) return *all;
   gpu::set_build_hook([](const gpu::KernelSource& k) {
-    if (k.name == "rows") all->push_back(k);
+    if (k.name == "rows" || k.name.starts_with("cross_entropy")) all->push_back(k);
   });
   const Device device = device_named("fake:1");
   for (const int64_t length : {768, 1024, 8192}) {
@@ -92,6 +92,7 @@ const std::vector<gpu::KernelSource>& kernels_of_lines() {
       rms_norm(x, {length}, w).backward(gy);
       softmax(x, 1).backward(gy);
       log_softmax(x, 1).backward(gy);
+      cross_entropy(x, zeros({3}).to(int64).to(device)).backward();
     }
   }
   synchronize(device);
@@ -102,7 +103,7 @@ const std::vector<gpu::KernelSource>& kernels_of_lines() {
 TEST_P(NvrtcRows, LinesStayInRegisters) {
   init();
   if (const std::string problem = gpu::no_nvrtc(); !problem.empty()) GTEST_SKIP() << problem;
-  EXPECT_EQ(kernels_of_lines().size(), 48u);
+  EXPECT_EQ(kernels_of_lines().size(), 54u);
   for (const gpu::KernelSource& k : kernels_of_lines()) {
     std::string code, log;
     const gpu::Status status = gpu::compile_cuda({&k, 1}, GetParam(), code, log);
