@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax and norms over lines of lengths around those that a warp, a block and their registers
 // hold, with their derivatives, against the CPU.
+#include <algorithm>
 #include <functional>
 
 #include "tandem/graph/backend.h"
@@ -153,6 +154,51 @@ TEST_P(LineRows, NormsOfViews) {
                           in[1].slice(0, 0, 1, 1).reshape({48}));
       },
       {x, w}, 3e-2);
+}
+
+// ---- statistics of channels
+
+Tensor channels_last(const Tensor& x) {
+  return x.dim() == 4 ? x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2}) : x;
+}
+
+TEST_P(LineRows, BatchNorms) {
+  const auto f = [](const auto& in) { return batch_norm_stats(in[0], in[1], in[2]).y; };
+  for (const Shape& shape :
+       {Shape{6, 5}, Shape{300, 64}, Shape{3, 5, 7, 7}, Shape{2, 64, 8, 8}, Shape{2, 8, 90, 80},
+        Shape{7, 24, 9, 9}, Shape{4000, 3}, Shape{5, 3, 11}, Shape{2, 1, 6, 4}}) {
+    for (const DType t : {float32, bfloat16}) {
+      if (t == bfloat16 && shape[1].value() % 8 != 0) continue;
+      SCOPED_TRACE(to_string(shape) + std::string(" ") + to_string(t));
+      const int64_t c = shape[1].value();
+      const double tolerance = t == bfloat16 ? 4e-2 : 2e-4;
+      const Tensor x = randn(shape).to(t), w = rand({c}) + 0.5, b = randn({c});
+      check_layer(device_, f, {x, w, b}, tolerance);
+      if (x.dim() != 4) continue;
+      const auto last = [&](const auto& in) {
+        return f(std::vector{channels_last(in[0]), in[1], in[2]});
+      };
+      check_layer(device_, last, {x, w, b}, tolerance);
+    }
+  }
+}
+
+// The layout of x stays, and statistics keep their accuracy beside a large mean.
+TEST_P(LineRows, BatchStatistics) {
+  const Tensor x = channels_last(randn({4, 16, 20, 20}) + 3000.0), there = x.to(device_);
+  const BatchNormStats got = batch_norm_stats(there), want = batch_norm_stats(x);
+  EXPECT_TRUE(std::ranges::equal(got.y.strides(), want.y.strides()));
+  EXPECT_TRUE(allclose(got.mean.cpu(), want.mean, 1e-6, 1e-3));
+  const Tensor exact = x.to(float64).var({0, 2, 3}, 0);
+  EXPECT_TRUE(allclose(got.var.cpu().to(float64), exact, 1e-4, 1e-5));
+  expect_near(got.y, want.y, 2e-3, "y");
+  const Tensor plain = x.contiguous();
+  EXPECT_TRUE(
+      allclose(batch_norm_stats(plain.to(device_)).var.cpu().to(float64), exact, 1e-4, 1e-5));
+  // A thread's first element far from all others.
+  const Tensor odd = cat({full({1, 16, 1, 1}, 1e6).expand({1, 16, 20, 20}), x}, 0);
+  const Tensor var = odd.to(float64).var({0, 2, 3}, 0);
+  EXPECT_TRUE(allclose(batch_norm_stats(odd.to(device_)).var.cpu().to(float64), var, 1e-4, 1e-5));
 }
 
 }  // namespace
