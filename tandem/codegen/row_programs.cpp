@@ -94,9 +94,9 @@ RowProgram norm_backward_program(uint64_t key) {
   if (centred) mean = b.input(RowKind::row, accumulation_dtype(t));
   const E rstd = b.input(RowKind::row, accumulation_dtype(t));
   if (flag(key, kWeight)) w = b.input(RowKind::columns, type_at(key, 2));
-  b.output(RowKind::matrix, type_at(key, 4));
-  if (flag(key, kGradWeight)) b.output(RowKind::columns, type_at(key, 3));
-  if (flag(key, kGradBias)) b.output(RowKind::columns, type_at(key, 3));
+  b.output(RowKind::matrix, type_at(key, 3));
+  if (flag(key, kGradWeight)) b.output(RowKind::columns, type_at(key, 4));
+  if (flag(key, kGradBias)) b.output(RowKind::columns, type_at(key, 5));
   const E xhat = (centred ? x - mean : x) * rstd;
   const E gw = w.defined() ? g * w : g;
   const E along = b.fold(Fold::add, gw * xhat);
@@ -207,8 +207,8 @@ void make_norm(const NormArrays& a, RowCall& c) {
   c.in[1] = &c.number;
   c.out[0] = a.y;
   int n_in = 2, n_out = 1;
-  uint64_t key = type_bits(a.x->dtype) | type_bits(a.y->dtype) << 12,
-           flags = uint64_t{a.centred} << kCentred;
+  uint64_t key = type_bits(a.x->dtype) | type_bits(a.y->dtype) << 12;
+  uint64_t flags = uint64_t{a.centred} << kCentred;
   if (present(a.w)) {
     c.in[n_in++] = a.w;
     key |= type_bits(a.w->dtype) << 4;
@@ -240,7 +240,7 @@ void make_norm_backward(const NormArrays& a, RowCall& c) {
   c.in[1] = a.x;
   c.out[0] = a.gx;
   int n_in = 2, n_out = 1;
-  uint64_t key = type_bits(a.x->dtype) | type_bits(a.gy->dtype) << 4 | type_bits(a.gx->dtype) << 16;
+  uint64_t key = type_bits(a.x->dtype) | type_bits(a.gy->dtype) << 4 | type_bits(a.gx->dtype) << 12;
   uint64_t flags = uint64_t{a.centred} << kCentred;
   if (a.centred) c.in[n_in++] = a.mean;
   c.in[n_in++] = a.rstd;
@@ -251,12 +251,12 @@ void make_norm_backward(const NormArrays& a, RowCall& c) {
   }
   if (wanted(a.gw)) {
     c.out[n_out++] = a.gw;
-    key |= type_bits(a.gw->dtype) << 12;
+    key |= type_bits(a.gw->dtype) << 16;
     flags |= 1u << kGradWeight;
   }
   if (wanted(a.gb)) {
     c.out[n_out] = a.gb;
-    key |= type_bits(a.gb->dtype) << 12;
+    key |= type_bits(a.gb->dtype) << 20;
     flags |= 1u << kGradBias;
   }
   c.kernel = &row_kernel(key | kFlags * flags, norm_backward_program);

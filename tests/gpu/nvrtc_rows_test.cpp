@@ -74,6 +74,56 @@ TEST_P(NvrtcRows, Compile) {
   }
 }
 
+// Kernels of softmax, norms and losses, forward and backward, at lengths that nets have.
+const std::vector<gpu::KernelSource>& kernels_of_lines() {
+  static auto* all = new std::vector<gpu::KernelSource>;
+  if (!all->empty()) return *all;
+  gpu::set_build_hook([](const gpu::KernelSource& k) {
+    if (k.name == "rows" || k.name.starts_with("cross_entropy") || k.name.starts_with("batch")) {
+      all->push_back(k);
+    }
+  });
+  const Device device = device_named("fake:1");
+  for (const int64_t length : {768, 1024, 8192}) {
+    for (const DType t : {float32, bfloat16}) {
+      const Tensor x = randn({3, length}).to(t).to(device).requires_grad_();
+      const Tensor w = ones({length}).to(t).to(device).requires_grad_();
+      const Tensor b = zeros({length}).to(t).to(device).requires_grad_();
+      const Tensor gy = ones({3, length}).to(t).to(device);
+      layer_norm(x, {length}, w, b).backward(gy);
+      rms_norm(x, {length}, w).backward(gy);
+      softmax(x, 1).backward(gy);
+      log_softmax(x, 1).backward(gy);
+      cross_entropy(x, zeros({3}).to(int64).to(device)).backward();
+    }
+  }
+  for (const DType t : {float32, bfloat16}) {
+    for (const bool last : {false, true}) {
+      Tensor x = randn({2, 64, 48, 48}).to(t);
+      if (last) x = x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+      x = x.to(device).requires_grad_();
+      const Tensor w = ones({64}).to(device).requires_grad_();
+      const Tensor y = batch_norm_stats(x, w, zeros({64}).to(device).requires_grad_()).y;
+      y.backward(y.detach());
+    }
+  }
+  synchronize(device);
+  gpu::set_build_hook(nullptr);
+  return *all;
+}
+
+TEST_P(NvrtcRows, LinesStayInRegisters) {
+  init();
+  if (const std::string problem = gpu::no_nvrtc(); !problem.empty()) GTEST_SKIP() << problem;
+  EXPECT_GT(kernels_of_lines().size(), 60u);
+  for (const gpu::KernelSource& k : kernels_of_lines()) {
+    std::string code, log;
+    const gpu::Status status = gpu::compile_cuda({&k, 1}, GetParam(), code, log);
+    ASSERT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(frame_bytes(log, k.name), 0) << log << k.body;
+  }
+}
+
 // Accumulators of attention fill most registers. An accumulator in memory would be thousands of
 // bytes; a few numbers that a block sets once may be there.
 TEST_P(NvrtcRows, AttentionKeepsItsAccumulators) {

@@ -199,12 +199,6 @@ std::string ReduceText::results(bool split, const Walk& kept, int group) const {
 
 namespace {
 
-constexpr const char* kGridLines = R"td_text(
-  const td_i32 t = td_thread(x), lane = t % lanes, other = t / lanes;
-  const td_i32 others = td_threads(x) / lanes;
-  const td_i64 piece = td_block(x) % pieces, block = td_block(x) / pieces;
-)td_text";
-
 std::string guarded(const Walk& kept) {
   return "  const td_i32 live = mine < n;\n" +
          kept.lines("", fmt::format("({})(live ? mine : 0)", kept.index()));

@@ -13,6 +13,13 @@
 namespace tandem::gpu {
 
 inline constexpr int kReduceThreads = 256;
+/// Where a thread is: `lane` along the lanes, `other` across them; its piece, and its block among
+/// those of the piece. Parameters lanes and pieces say how many there are.
+inline constexpr const char* kGridLines = R"td_text(
+  const td_i32 t = td_thread(x), lane = t % lanes, other = t / lanes;
+  const td_i32 others = td_threads(x) / lanes;
+  const td_i64 piece = td_block(x) % pieces, block = td_block(x) / pieces;
+)td_text";
 
 /// By the shape and how arrays lie, not by their addresses: so the order of a sum is the same
 /// whatever buffer x is in.

@@ -7,6 +7,7 @@ void register_kernels(DeviceKind kind) {
   register_pointwise(kind);
   register_reductions(kind);
   register_row_programs(kind);
+  register_batch_norm(kind);
   register_moves(kind);
   register_creation(kind);
   register_random(kind);

@@ -16,6 +16,7 @@ void register_kernels(DeviceKind kind);
 void register_pointwise(DeviceKind kind);
 void register_reductions(DeviceKind kind);
 void register_row_programs(DeviceKind kind);
+void register_batch_norm(DeviceKind kind);
 void register_moves(DeviceKind kind);
 void register_creation(DeviceKind kind);
 void register_random(DeviceKind kind);

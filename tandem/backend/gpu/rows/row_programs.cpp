@@ -1,221 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax, norms and their backward rows from the CPU's row programs: a block a row, whose threads
-// take neighbouring elements. What a program keeps of a row for later stages is recomputed there:
-// that costs arithmetic, which is there in plenty, and no memory.
+// Softmax, norms and their backward rows from the CPU's row programs (row_text_internal.h). Sums
+// down the columns, gradients of weight and bias, are added by each block over its lines and then
+// by one more kernel over the blocks.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <bit>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "tandem/backend/gpu/rows/call_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
-#include "tandem/backend/gpu/rows/values_internal.h"
+#include "tandem/backend/gpu/rows/row_text_internal.h"
 #include "tandem/base/error.h"
-#include "tandem/codegen/reduce_program.h"
 #include "tandem/codegen/row_programs.h"
 #include "tandem/ops/nn/norm.h"
 #include "tandem/ops/nn/softmax.h"
 
 namespace tandem::gpu {
-namespace {
 
 using codegen::RowCall;
 using codegen::RowKernel;
 using codegen::RowKind;
 using codegen::RowProgram;
-using codegen::RowSink;
-using codegen::RowStage;
 using codegen::RowWalk;
 
-constexpr int kShortRowThreads = 32;
-constexpr int64_t kShortRow = 64;
+namespace {
 
-int threads_for(int64_t length) { return length <= kShortRow ? kShortRowThreads : kThreads; }
+constexpr int kLineThreads = 128, kMostLanes = 512;
+constexpr int kMostKept = 96, kMostOfArray = 32;  // 4-byte registers of a thread for elements
+constexpr int64_t kPartBlocks = 512, kLinesOfPart = 4;
 
-struct StageValue {
-  size_t stage = 0;
-  ValueParameter value;
-};
+// Lines of the matrices as groups of e elements?
+bool fits_groups(const RowProgram& p, const RowWalk& w, int e) {
+  bool fits = w.length % e == 0;
+  for (int k = 0; k < w.rows.n_arrays; ++k) {
+    if (codegen::kind_of(p, k) != RowKind::matrix) continue;
+    fits &= w.stride[k] == 1;
+    for (int d = 0; d < w.rows.rank; ++d) fits &= w.rows.stride[k][d] % e == 0;
+  }
+  return fits;
+}
+
+// Neighbouring lines lie side by side, neighbouring elements of a line do not.
+bool lies_across(const RowProgram& p, const RowWalk& w) {
+  for (int k = 0; k < w.rows.n_arrays; ++k) {
+    if (codegen::kind_of(p, k) == RowKind::columns) return false;
+    if (codegen::kind_of(p, k) != RowKind::matrix) continue;
+    if (w.stride[k] == 1 || w.rows.inner_stride(k) != 1) return false;
+  }
+  return true;
+}
+
+const Array& array_of(const RowCall& c, int k) {
+  const int n_in = static_cast<int>(c.kernel->program.ins.size());
+  return k < n_in ? *c.in[k] : *c.out[k - n_in];
+}
+
+// Registers for an element of a line: of matrices that are read, of what stages keep, of sums.
+int kept_arrays(const RowProgram& p) {
+  int n = p.n_stored;
+  for (const RowKind kind : p.ins) n += kind == RowKind::matrix;
+  for (const RowKind kind : p.outs) n += kind == RowKind::columns;
+  return n * (p.compute == DType::f64 ? 2 : 1);
+}
+
+int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+}  // namespace
+
+uint64_t RowCut::key() const {
+  return static_cast<uint64_t>(threads) << 32 | static_cast<uint64_t>(lanes) << 16 |
+         static_cast<uint64_t>(groups) << 8 | static_cast<uint64_t>(group) << 3 |
+         uint64_t{aligned} << 2 | uint64_t{across} << 1 | uint64_t{warps};
+}
+
+RowCut make_row_cut(const RowCall& c, const RowWalk& w, bool warps) {
+  const RowProgram& p = c.kernel->program;
+  RowCut cut;
+  size_t narrowest = 16, widest = 1;
+  const int n = static_cast<int>(p.ins.size() + p.outs.size());
+  bool sums = false;
+  for (int k = 0; k < n; ++k) {
+    sums |= k >= static_cast<int>(p.ins.size()) && codegen::kind_of(p, k) == RowKind::columns;
+    if (codegen::kind_of(p, k) != RowKind::matrix) continue;
+    narrowest = std::min(narrowest, size_of(array_of(c, k).dtype));
+    widest = std::max(widest, size_of(array_of(c, k).dtype));
+  }
+  for (size_t e = std::min(16 / narrowest, 32 / widest); e > 1 && cut.group == 1; e /= 2) {
+    if (fits_groups(p, w, static_cast<int>(e))) cut.group = static_cast<int>(e);
+  }
+  cut.across = cut.group == 1 && lies_across(p, w);
+  cut.warps = warps && !cut.across && p.compute == DType::f32;
+  const int64_t units = w.length / cut.group;
+  const int64_t most = std::min(kMostKept / kept_arrays(p), kMostOfArray) / cut.group;
+  if (cut.across) {
+    cut.lanes = 8;
+  } else {
+    const auto all = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(units)));
+    cut.lanes = static_cast<int>(std::min<int64_t>(all, kWarp));
+  }
+  const int most_lanes = cut.across ? 16 : kMostLanes;
+  while (units > cut.lanes * most && cut.lanes < most_lanes) cut.lanes *= 2;
+  cut.threads = cut.across ? cut.lanes * kWarp : std::max(cut.lanes, kLineThreads);
+  const int64_t of_thread = divided_up(units, cut.lanes);
+  for (const int groups : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
+    if (groups < of_thread) continue;
+    if (groups <= most) cut.groups = groups;
+    break;
+  }
+  if (of_thread <= most && cut.groups == 0) cut.groups = static_cast<int>(most);
+  for (int k = 0; k < n; ++k) {
+    const RowKind kind = codegen::kind_of(p, k);
+    const bool moved = kind == RowKind::matrix ||
+                       (kind == RowKind::columns && k < n - static_cast<int>(p.outs.size()));
+    if (moved) cut.aligned &= lies_on_groups(array_of(c, k), cut.group);
+  }
+  TD_ASSERT(!sums || cut.groups > 0);
+  cut.blocks = divided_up(w.n_rows, cut.lines());
+  if (sums) cut.blocks = std::clamp(divided_up(cut.blocks, kLinesOfPart), int64_t{1}, kPartBlocks);
+  return cut;
+}
+
+namespace {
 
 struct RowsKernel : Built {
   KernelRef kernel = nullptr;
   std::vector<StageValue> values;
 };
-
-class RowText {
- public:
-  RowText(const RowKernel& kernel, const Walk& rows, int threads, RowsKernel& made)
-      : plans_(kernel.plans), p_(kernel.program), rows_(rows), threads_(threads), made_(made) {}
-
-  KernelSource source() {
-    std::string body = rows_.lines("", fmt::format("({})td_block(x)", rows_.index()));
-    body += "  const td_i32 t = td_thread(x);\n";
-    for (size_t s = 0; s < p_.stages.size(); ++s) body += stage(s);
-    KernelSource k{.name = "rows", .threads = threads_, .prelude = true};
-    const int n_in = static_cast<int>(p_.ins.size()), n_out = static_cast<int>(p_.outs.size());
-    for (int i = 0; i < n_out; ++i) {
-      const DType t = p_.out_types[static_cast<size_t>(i)];
-      k.parameters.push_back({Parameter::out, word_of(t), fmt::format("y{}", i)});
-    }
-    for (int i = 0; i < n_in; ++i) {
-      if (p_.ins[static_cast<size_t>(i)] == RowKind::number) continue;
-      const DType t = p_.in_types[static_cast<size_t>(i)];
-      k.parameters.push_back({Parameter::in, word_of(t), fmt::format("p{}", i)});
-    }
-    for (const StageValue& v : made_.values) {
-      k.parameters.push_back(parameter_of(v.value, fmt::format("s{}", v.stage)));
-    }
-    rows_.declare(k);
-    k.parameters.push_back({Parameter::value, DType::i64, "row_size"});
-    for (int i = 0; i < n_in + n_out; ++i) {
-      if (codegen::kind_of(p_, i) != RowKind::matrix) continue;
-      k.parameters.push_back({Parameter::value, DType::i64, fmt::format("along{}", i)});
-    }
-    if (p_.n_folds) k.shared.push_back({p_.compute, "partial", threads_});
-    k.body = std::move(body);
-    return k;
-  }
-
- private:
-  // One writing of a stage's steps; names begin with `prefix`.
-  struct Names : codegen::BlockNames {
-    RowText& text;
-    size_t stage;
-    std::string prefix, loads;
-    std::vector<std::string> outputs;
-
-    Names(RowText& t, size_t s, std::string p)
-        : text(t), stage(s), prefix(std::move(p)), outputs(t.p_.stages[s].sinks.size()) {}
-    std::string input(int slot, const char* type) override { return text.input(*this, slot, type); }
-    void output(int k, const char*, const std::string& name) override {
-      outputs[static_cast<size_t>(k)] = name;
-    }
-    /// Everything that element j needs, outputs last.
-    std::string lines() {
-      const codegen::BlockText block = codegen::emit_block(text.plans_[stage], prefix, *this);
-      TD_ASSERT(!block.divides);
-      return loads + block.row + block.body;
-    }
-  };
-
-  int n_ins() const { return static_cast<int>(p_.ins.size()); }
-
-  std::string element(int array) const {
-    return fmt::format("{} + j * along{}", rows_.place(array), array);
-  }
-
-  std::string input(Names& names, int slot, const char* type) {
-    const bool is_input = slot < n_ins();
-    const RowKind kind = is_input ? p_.ins[static_cast<size_t>(slot)] : RowKind::number;
-    if (slot >= plans_[names.stage].first_value() || slot == RowProgram::kCount ||
-        (is_input && kind == RowKind::number)) {
-      return value(names.stage, slot, register_named(type));
-    }
-    if (!is_input && slot < RowProgram::kFirstStored) {
-      return fmt::format("f{}", slot - RowProgram::kFirstFold);
-    }
-    if (!is_input) return kept_element(names, slot - RowProgram::kFirstStored);
-    const std::string x = fmt::format("{}x{}", names.prefix, slot);
-    std::string from;
-    switch (kind) {
-      case RowKind::row:
-        from = loaded(fmt::format("p{}[{}]", slot, rows_.place(slot)),
-                      p_.in_types[static_cast<size_t>(slot)]);
-        break;
-      case RowKind::columns:
-        from = fmt::format("p{}[j]", slot);
-        break;
-      default:
-        from = fmt::format("p{}[{}]", slot, element(slot));
-    }
-    names.loads += fmt::format("    const {0} {1} = ({0}){2};\n", type, x, from);
-    return x;
-  }
-
-  // What an earlier stage kept of element j, recomputed.
-  std::string kept_element(Names& names, int k) {
-    for (size_t s = 0; s < names.stage; ++s) {
-      const auto& sinks = p_.stages[s].sinks;
-      for (size_t o = 0; o < sinks.size(); ++o) {
-        if (sinks[o].kind != RowSink::store || sinks[o].index != k) continue;
-        Names again(*this, s, fmt::format("{}again{}_", names.prefix, s));
-        names.loads += again.lines();
-        return again.outputs[o];
-      }
-    }
-    TD_FAIL(Internal, "no stage keeps row {}", k);
-  }
-
-  std::string value(size_t stage, int slot, Reg type) {
-    const auto& all = made_.values;
-    const bool known = std::any_of(all.begin(), all.end(), [&](const StageValue& v) {
-      return v.stage == stage && v.value.slot == slot;
-    });
-    if (!known) made_.values.push_back({stage, {slot, type}});
-    return fmt::format("s{}v{}", stage, slot);
-  }
-
-  std::string stage(size_t s) {
-    static constexpr const char* kFolds[] = {"add", "mul", "max", "min"};
-    static constexpr double kFirst[] = {0, 1, -__builtin_inf(), __builtin_inf()};
-    const RowStage& st = p_.stages[s];
-    const Reg reg = reg_of(p_.compute);
-    const char letter = reg == Reg::f64 ? 'd' : 'f';
-    const std::string type = td_type(p_.compute);
-    Names names(*this, s, fmt::format("a{}_", s));
-    std::string lines = names.lines(), start, ends;
-    for (size_t o = 0; o < st.sinks.size(); ++o) {
-      const RowSink& sink = st.sinks[o];
-      const std::string& got = names.outputs[o];
-      const auto op = static_cast<size_t>(sink.op);
-      const std::string fold = fmt::format("tdo_{}_{}", kFolds[op], letter);
-      const int array = n_ins() + sink.index;
-      if (sink.kind == RowSink::fold) {
-        start += fmt::format("  {} fold{} = {};\n", type, sink.index,
-                             literal_of(reg, codegen::register_bits(Scalar(kFirst[op]), reg)));
-        lines += fmt::format("    fold{0} = {1}(fold{0}, {2});\n", sink.index, fold, got);
-        ends += combined(sink.index, fold, type);
-      } else if (sink.kind == RowSink::matrix) {
-        lines += fmt::format("    y{}[{}] = {};\n", sink.index, element(array), got);
-      } else if (sink.kind == RowSink::row) {
-        lines += fmt::format("    y{}[{}] = {};\n", sink.index, rows_.place(array), got);
-      }
-    }
-    const char* loop = st.once ? "  for (td_i64 j = 0; j < 1 && t == 0; ++j) {\n"
-                               : "  for (td_i64 j = t; j < row_size; j += td_threads(x)) {\n";
-    return start + loop + lines + "  }\n" + ends;
-  }
-
-  // The fold of all threads, for all threads.
-  static std::string combined(int k, const std::string& fold, const std::string& type) {
-    return fmt::format(
-        "  partial[t] = fold{0};\n"
-        "  for (td_i32 gap = td_threads(x) / 2; gap > 0; gap /= 2) {{\n"
-        "    td_barrier();\n"
-        "    if (t < gap) partial[t] = {1}(partial[t], partial[t + gap]);\n"
-        "  }}\n"
-        "  td_barrier();\n"
-        "  const {2} f{0} = partial[0];\n"
-        "  td_barrier();\n",
-        k, fold, type);
-  }
-
-  const std::vector<codegen::TilePlan>& plans_;
-  const RowProgram& p_;
-  const Walk& rows_;
-  const int threads_;
-  RowsKernel& made_;
-};
-
-std::unique_ptr<RowsKernel> make_rows(Engine& e, const RowKernel& kernel, const Walk& rows,
-                                      int threads) {
-  auto made = std::make_unique<RowsKernel>();
-  made->kernel = e.build(RowText(kernel, rows, threads, *made).source());
-  return made;
-}
 
 void argue_values(Arguments& a, const RowsKernel& made, const RowCall& c, int64_t length) {
   const RowProgram& p = c.kernel->program;
@@ -236,23 +146,38 @@ void argue_values(Arguments& a, const RowsKernel& made, const RowCall& c, int64_
   }
 }
 
+size_t bytes_of_part(int64_t blocks, int64_t length, DType t) {
+  return static_cast<size_t>(blocks * length) * size_of(t);
+}
+size_t padded_part(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
 void run_rows(const RowCall& c, const KernelCall& call) {
   Engine& e = engine_of(call.device);
   const RowProgram& p = c.kernel->program;
   const int n_in = static_cast<int>(p.ins.size()), n_out = static_cast<int>(p.outs.size());
   RowWalk w = codegen::make_row_walk(p, c.space, c.in, c.out);
   w.rows.normalise(-1);
-  const auto array = [&](int k) -> const Array& { return k < n_in ? *c.in[k] : *c.out[k - n_in]; };
   size_t largest = 0;
   for (int k = 0; k < n_in + n_out; ++k) {
-    if (!array(k).is_scalar) largest = std::max(largest, span_of(array(k)));
+    if (!array_of(c, k).is_scalar) largest = std::max(largest, span_of(array_of(c, k)));
   }
   const Walk rows(w.rows, static_cast<int64_t>(largest));
-  const int threads = threads_for(w.length);
-  const KernelId id{c.kernel, rows.ways(), rows.shape_key() << 8 | static_cast<uint64_t>(threads)};
-  const RowsKernel& k = e.built(id, [&] { return make_rows(e, *c.kernel, rows, threads); });
+  const RowCut cut = make_row_cut(c, w, e.info().warp_matmul);
+  const RowsKernel& k = e.built({c.kernel, rows.ways(), rows.shape_key() << 48 | cut.key()}, [&] {
+    auto made = std::make_unique<RowsKernel>();
+    RowText text(*c.kernel, rows, cut);
+    made->kernel = e.build(text.source());
+    made->values = std::move(text.values);
+    return made;
+  });
   Arguments a;
-  for (int i = 0; i < n_out; ++i) argue_array(a, *c.out[i]);
+  const size_t bytes = bytes_of_part(cut.blocks, w.length, p.compute);
+  Address part = address_of(call.scratch);
+  for (int i = 0; i < n_out; ++i) {
+    const bool sums = p.outs[static_cast<size_t>(i)] == RowKind::columns;
+    sums ? void(a.address(part, bytes)) : argue_array(a, *c.out[i]);
+    if (sums) part += static_cast<Address>(padded_part(bytes));
+  }
   for (int i = 0; i < n_in; ++i) {
     if (p.ins[static_cast<size_t>(i)] != RowKind::number) argue_array(a, *c.in[i]);
   }
@@ -262,8 +187,14 @@ void run_rows(const RowCall& c, const KernelCall& call) {
   for (int i = 0; i < n_in + n_out; ++i) {
     if (codegen::kind_of(p, i) == RowKind::matrix) a.value(w.stride[i]);
   }
-  e.launch(k.kernel, {static_cast<uint32_t>(w.n_rows)}, {static_cast<uint32_t>(threads)}, a,
+  e.launch(k.kernel, {static_cast<uint32_t>(cut.blocks)}, {static_cast<uint32_t>(cut.threads)}, a,
            e.stream(call.stream));
+  part = address_of(call.scratch);
+  for (int i = 0; i < n_out; ++i) {
+    if (p.outs[static_cast<size_t>(i)] != RowKind::columns) continue;
+    add_parts(call, part, p.compute, cut.blocks, *c.out[i]);
+    part += static_cast<Address>(padded_part(bytes));
+  }
 }
 
 // ---- the rows
@@ -306,17 +237,31 @@ constexpr Kernel kNorm{[](const KernelCall& c) {
                          run_rows(r, c);
                        },
                        /*converts=*/true};
-bool has_elements(const Array* a) {
-  return a && a->shape && std::find(a->shape, a->shape + a->rank, 0) == a->shape + a->rank;
+bool has_elements(const Array* a) { return a && a->shape && a->numel > 0; }
+// Lines of which a thread can keep its part and the sums of all.
+bool sums_fit(const codegen::NormArrays& a) {
+  const Array* sums = has_elements(a.gw) ? a.gw : has_elements(a.gb) ? a.gb : nullptr;
+  const int64_t most = kMostLanes * kMostKept / 4 / (a.x->dtype == DType::f64 ? 2 : 1);
+  return !sums || (a.x->numel > 0 && sums->numel <= most);
 }
-// Gradients of weight and bias are sums over rows: those come from the row's body.
+template <bool centred>
+std::shared_ptr<const Plan> prepare_norm_backward(const KernelCall& c) {
+  const codegen::NormArrays a = operands(c, centred, true);
+  auto plan = std::make_shared<Plan>();
+  for (const Array* sums : {a.gw, a.gb}) {
+    if (!has_elements(sums)) continue;
+    const int64_t blocks = std::min(kPartBlocks, a.x->numel / sums->numel);
+    plan->workspace +=
+        padded_part(bytes_of_part(blocks, sums->numel, accumulation_dtype(a.x->dtype)));
+  }
+  return plan;
+}
 template <bool centred>
 constexpr Kernel kNormBackward{[](const KernelCall& c) {
                                  const codegen::NormArrays a = operands(c, centred, true);
-                                 return has_rank(c) && !has_elements(a.gw) && !has_elements(a.gb) &&
-                                        codegen::norm_supported(a);
+                                 return has_rank(c) && sums_fit(a) && codegen::norm_supported(a);
                                },
-                               nullptr, nullptr,
+                               nullptr, prepare_norm_backward<centred>,
                                [](const KernelCall& c) {
                                  if (c.out[0].numel == 0) return;
                                  RowCall r;
