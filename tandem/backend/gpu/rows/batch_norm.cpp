@@ -9,6 +9,7 @@
 #include "tandem/backend/gpu/rows/channel_sums_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/graph/run/array_walk.h"
+#include "tandem/graph/run/channels_last.h"
 #include "tandem/ops/nn/norm.h"
 
 namespace tandem::gpu {
