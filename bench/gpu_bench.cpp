@@ -74,6 +74,8 @@ int run(int argc, char** argv) {
       net.kernels = true;
     } else if (word == "--small") {
       net.small = true;
+    } else if (word == "--host") {
+      net.host = true;
     } else {
       part = word;
     }
@@ -87,7 +89,7 @@ int run(int argc, char** argv) {
   fmt::print(
       stderr,
       "usage: bench/gpu --launch | --ceilings | --attention | --net gpt2|bert|resnet50 [--batch N] "
-      "[--steps N] [--eager] [--f32] [--kernels] [--small]; each with [--device cuda]\n");
+      "[--steps N] [--eager] [--f32] [--kernels] [--small] [--host]; each with [--device cuda]\n");
   return 2;
 }
 }  // namespace

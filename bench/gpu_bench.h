@@ -14,11 +14,12 @@ int gpu_ceilings(const std::string& device);
 /// FLOP per second of attention; a backward pass counts five matmuls, however many it makes.
 int gpu_attention(const std::string& device);
 /// Steps of a net ("gpt2", "bert", "resnet50"): items per second, peak bytes, losses, and with
-/// `kernels` where the time is spent.
+/// `kernels` where the time is spent. With `host` launches of the fake device do nothing, so that a
+/// step takes what it costs the host.
 struct GpuNet {
   std::string name, device;
   long batch = 0, steps = 20;
-  bool compiled = true, autocast = true, kernels = false, small = false;
+  bool compiled = true, autocast = true, kernels = false, small = false, host = false;
 };
 int gpu_net(const GpuNet& what);
 

@@ -170,7 +170,7 @@ void DenseCall::run(const DenseKernel& kernel, int64_t count) const {
     else
       a.value(n.whole);
   }
-  if (draws_) argue_key(a, c_.rng);
+  if (draws_) argue_key(a, c_);
   if (!kernel.blocks) a.value(count);
   if (kernel.reports) argue_reports(a, e, c_);
   if (!kernel.blocks) return launch_each(e, k, count, a, c_.stream);
