@@ -4,7 +4,6 @@
 // a device has no kernel for the host does, between copies that are counted here.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,11 +37,10 @@ struct Backend {
   /// Give and clear the error word of a device whose work is done; false: there is none. Asked when
   /// bytes come to the host and in synchronize(), so a kernel never waits for it.
   bool (*take_error)(int index, DeviceError& error) = nullptr;
-  /// Calls `work`, which puts kernels into the queue that it is given and waits for nothing, and
-  /// gives it as one piece to be replayed: nothing runs yet. nullptr, with the reason in `why`,
-  /// where that is not possible. Without it programs for the device are launched step by step.
-  std::unique_ptr<StepGraph> (*record)(int index, const std::function<void(Stream)>& work,
-                                       std::string& why) = nullptr;
+  /// Calls work.put() and gives what that puts into the queue as one piece to be replayed: nothing
+  /// runs yet. nullptr, with the reason in `why`, where that is not possible. Without it programs
+  /// for the device are launched step by step.
+  std::unique_ptr<StepGraph> (*record)(int index, RecordableWork& work, std::string& why) = nullptr;
 };
 
 /// Make a backend known; throws Value as register_device_memory() does. Call it before the first

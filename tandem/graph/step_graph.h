@@ -10,6 +10,16 @@
 
 namespace tandem {
 
+/// Work for a backend to record.
+class RecordableWork {
+ public:
+  /// Put it into that queue, without allocating memory of the device or waiting for anything.
+  virtual void put(Stream queue) = 0;
+
+ protected:
+  ~RecordableWork() = default;
+};
+
 /// Recorded work of one device.
 class TD_API StepGraph {
  public:

@@ -94,8 +94,7 @@ struct Table {
   }
   static void synchronize(int index) { engine(index).synchronize(); }
   static bool take_error(int index, DeviceError& error) { return engine(index).take_error(error); }
-  static std::unique_ptr<StepGraph> record(int index, const std::function<void(Stream)>& work,
-                                           std::string& why) {
+  static std::unique_ptr<StepGraph> record(int index, RecordableWork& work, std::string& why) {
     return engine(index).record(work, why);
   }
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -120,8 +119,7 @@ class Engine {
 
   // ---- graphs (step_graphs.cpp)
   /// Backend::record.
-  std::unique_ptr<StepGraph> record(const std::function<void(tandem::Stream)>& work,
-                                    std::string& why);
+  std::unique_ptr<StepGraph> record(RecordableWork& work, std::string& why);
   /// What this thread records of this device; nullptr: nothing.
   Recording* recording() const;
   /// Throws Unsupported while this thread records: `what` cannot be repeated by a replay.

@@ -66,8 +66,7 @@ void Engine::synchronize() {
   check(context_->synchronize());
 }
 
-std::unique_ptr<StepGraph> Engine::record(const std::function<void(tandem::Stream)>& work,
-                                          std::string& why) {
+std::unique_ptr<StepGraph> Engine::record(RecordableWork& work, std::string& why) {
   refuse_in_recording("a recording");
   if (!info().graphs) {
     why = "graphs of this driver save nothing";
@@ -83,7 +82,7 @@ std::unique_ptr<StepGraph> Engine::record(const std::function<void(tandem::Strea
   }
   RecordingGuard guard(*this, watchers_);
   try {
-    work({recorder_});
+    work.put({recorder_});
   } catch (const Error& e) {
     why = e.message();
   } catch (const std::exception& e) {

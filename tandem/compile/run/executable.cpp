@@ -62,7 +62,7 @@ bool Executable::cells_fit(const Graph& g) {
 }
 
 std::pair<Tensor, uint64_t> Executable::look(const Cell& c) {
-  if (detail::any_absent() && detail::is_absent(c.value_)) detail::bring_value(c, c.value_);
+  if (detail::any_absent()) (void)c.present();
   std::lock_guard hold(c.lock_);
   return {c.value_, c.generation_};
 }

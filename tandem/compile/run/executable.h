@@ -50,6 +50,7 @@ class TD_API Executable : public RefCounted {
   struct Frame;
   struct DryArena;
   struct Bound;
+  struct Recorded;
   struct Replays;
   struct Source;
   struct Way;

@@ -7,6 +7,7 @@
 
 #include "tandem/compile/run/derived.h"
 #include "tandem/graph/apply.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/tensor/device_memory.h"
 
@@ -128,6 +129,13 @@ void send(Tensor& t, Device device) {
   NoGradGuard no_grad;
   t = t.to(device);
 }
+// A new value for a cell of `home`. The host waits for it when it is read.
+Tensor of_cell(Tensor made, Device home) {
+  if (is_host(home) && !is_host(made.device()) && !is_dry_run())
+    return detail::make_away(std::move(made));
+  send(made, home);
+  return made;
+}
 Tensor fresh(const Shape& shape, DType dtype, const Strides* strides, Device device) {
   const auto make = is_dry_run() ? detail::new_dry_tensor : detail::new_tensor;
   return Tensor(Ref<detail::TensorImpl>::adopt(make(shape, dtype, device, strides)));
@@ -144,13 +152,16 @@ void Executable::bind(Bound& b, std::span<const Tensor> inputs, std::span<const 
   b.cells.resize(program_.cells.size());
   b.cells_new.resize(program_.cells.size());
   b.in_place.resize(program_.cells.size());
+  b.written.resize(program_.cells.size());
   for (size_t i : write_order_) {
     Cell& c = *program_.cells[i].cell;
     c.lock_.lock();
     b.locked.push_back(&c);
+    const Tensor* away = detail::away_value(c.value_);
+    const Tensor& v = *(b.written[i] = away ? away : &c.value_);
     const Place& q = lowered_.places[lowered_.cell_exits[i]];
-    b.in_place[i] = lowered_.cell_in_place[i] && c.value_.impl()->donatable() &&
-                    c.value_.is_contiguous() && c.value_.device() == device;
+    b.in_place[i] = lowered_.cell_in_place[i] && v.impl()->donatable() && v.is_contiguous() &&
+                    v.device() == device;
     if (!b.in_place[i]) b.cells_new[i] = fresh(q.shape, q.dtype, nullptr, device);
   }
   for (size_t i = 0; i < program_.cells.size(); ++i) {
@@ -158,7 +169,7 @@ void Executable::bind(Bound& b, std::span<const Tensor> inputs, std::span<const 
     if (lowered_.cell_exits[i] == kNone) {
       if (u.entry != kNone) b.cells[i] = as_read(u.cell->read(), device);
     } else if (!b.in_place[i] && u.entry != kNone) {
-      b.cells[i] = as_read(u.cell->value_, device);
+      b.cells[i] = as_read(*b.written[i], device);
     }
   }
   b.grads.resize(program_.grads.size());
@@ -202,9 +213,9 @@ const Tensor& Executable::bound(const Bound& b, Base base, size_t k) const {
     case Base::capture:
       return b.captures[k];
     case Base::cell:
-      return b.in_place[k] ? program_.cells[k].cell->value_ : b.cells[k];
+      return b.in_place[k] ? *b.written[k] : b.cells[k];
     case Base::cell_new:
-      return b.in_place[k] ? program_.cells[k].cell->value_ : b.cells_new[k];
+      return b.in_place[k] ? *b.written[k] : b.cells_new[k];
     case Base::grad:
       return b.grads[k];
     case Base::grad_new:
@@ -235,10 +246,8 @@ std::vector<Tensor> Executable::collect(Bound& b) {
     Cell& c = *program_.cells[i].cell;
     if (b.in_place[i])
       ++c.generation_;
-    else {
-      send(b.cells_new[i], c.value_.device());
-      c.adopt(std::move(b.cells_new[i]));
-    }
+    else
+      c.adopt(of_cell(std::move(b.cells_new[i]), c.value_.device()));
   }
   for (size_t i = 0; i < program_.grads.size(); ++i) {
     const Program::GradUse& u = program_.grads[i];

@@ -62,6 +62,7 @@ struct Executable::Frame {
 struct Executable::Bound {
   std::vector<Tensor> inputs, captures, cells, cells_new, grads, grads_new, outputs, derived;
   std::vector<char> in_place;
+  std::vector<const Tensor*> written;  ///< values of cells that are written, at entry
   std::vector<Cell*> locked;
   ~Bound();
 };

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "tandem/base/budget.h"
+#include "tandem/base/error.h"
 #include "tandem/compile/run/frame.h"
 #include "tandem/graph/backend.h"
 #include "tandem/tensor/device_memory.h"
@@ -113,6 +114,21 @@ void Executable::lay_out(Frame& f, const std::vector<char*>& now) const {
   r.bytes = end;
 }
 
+// The steps of a frame, their random numbers counted from where each replay finds them.
+struct Executable::Recorded final : RecordableWork {
+  Recorded(const Executable& e, Frame& f) : program(e), frame(f) {
+    way.key = f.replays.memory;
+    way.tickets = &f.replays.tickets;
+  }
+  void put(Stream queue) override {
+    const StreamGuard there(frame.replays.device, queue);
+    program.run_steps(frame, way);
+  }
+  const Executable& program;
+  Frame& frame;
+  Way way;
+};
+
 bool Executable::record(Frame& f, const std::vector<char*>& now) const {
   Replays& r = f.replays;
   r.forget_graph();
@@ -122,22 +138,19 @@ bool Executable::record(Frame& f, const std::vector<char*>& now) const {
                                              : r.problem);
     return false;
   }
-  lay_out(f, now);
+  try {
+    lay_out(f, now);
+  } catch (const Error& e) {  // no memory for copies
+    detail::count_problem(r.problem = e.message());
+    return false;
+  }
   std::vector<char*> at = now;
   for (size_t i = 0; i < at.size(); ++i)
     if (r.own[i]) at[i] = r.memory + r.place[i];
   point(f, at);
-  Way way;
-  way.key = r.memory;
-  way.tickets = &r.tickets;
   r.problem.clear();
-  r.graph = backend_of(r.device).record(
-      r.device.index,
-      [&](Stream stream) {
-        const StreamGuard there(r.device, stream);
-        run_steps(f, way);
-      },
-      r.problem);
+  Recorded steps(*this, f);
+  r.graph = backend_of(r.device).record(r.device.index, steps, r.problem);
   if (r.graph) {
     detail::count_recording();
     return true;
