@@ -22,5 +22,13 @@ struct GpuNet {
   bool compiled = true, autocast = true, kernels = false, small = false, host = false;
 };
 int gpu_net(const GpuNet& what);
+/// Every row of the op table's tests (or of `rows`: names with commas between, "conv*" all that
+/// begin so) in f32, bf16 and f16, on dense, strided, odd and empty inputs: a line for each that is
+/// not what the CPU has, and 3.
+struct GpuTruth {
+  std::string device, rows;
+  bool tf32 = false;
+};
+int gpu_truth(const GpuTruth& what);
 
 }  // namespace tandem::bench
