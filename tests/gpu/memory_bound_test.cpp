@@ -129,6 +129,40 @@ TEST_P(MemoryBound, LoadsAreOf16Bytes) {
   EXPECT_FALSE(loads_groups(x.slice(0, 1, 257, 1)));
 }
 
+// ---- copies
+
+TEST_P(MemoryBound, CopiesOfTransposedArrays) {
+  for (const DType t : {float32, bfloat16, int64, uint8}) {
+    SCOPED_TRACE(to_string(t));
+    const Tensor x = floor(rand({3, 40, 5, 70}) * 100.0).to(t), there = x.to(device_);
+    for (const Shape& order :
+         {Shape{0, 1, 3, 2}, Shape{0, 3, 2, 1}, Shape{3, 1, 2, 0}, Shape{1, 3, 0, 2},
+          Shape{2, 3, 1, 0}, Shape{0, 2, 1, 3}, Shape{2, 0, 1, 3}}) {
+      EXPECT_TRUE(same_bits(there.permute(order).contiguous(), x.permute(order).contiguous()));
+    }
+    const auto parts = [](const Tensor& y) {
+      return y.slice(3, 3, 68, 1).slice(1, 1, 40, 1).transpose(1, 3).contiguous();
+    };
+    EXPECT_TRUE(same_bits(parts(there), parts(x)));
+    EXPECT_TRUE(same_bits(flip(there, {1, 3}), flip(x, {1, 3})));
+    EXPECT_TRUE(same_bits(flip(there.transpose(1, 3), {1}), flip(x.transpose(1, 3), {1})));
+    EXPECT_TRUE(
+        same_bits(cat({there, there.slice(1, 0, 8, 1)}, 1), cat({x, x.slice(1, 0, 8, 1)}, 1)));
+    EXPECT_TRUE(same_bits(there.slice(3, 0, 1, 1).expand({3, 40, 5, 70}).contiguous(),
+                          x.slice(3, 0, 1, 1).expand({3, 40, 5, 70}).contiguous()));
+    EXPECT_TRUE(same_bits(there.slice(2, 1, 3, 1).contiguous(), x.slice(2, 1, 3, 1).contiguous()));
+  }
+}
+
+TEST_P(MemoryBound, Fills) {
+  const DeviceGuard guard(device_);
+  for (const int64_t n : kCounts) {
+    const Tensor x = full({n}, 2.5f), halves = full({n}, 2.5f, float16);
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(static_cast<size_t>(n), 2.5f));
+    EXPECT_TRUE(same_bits(halves.to(float32), x));
+  }
+}
+
 // ---- reductions
 
 struct Reduced {
