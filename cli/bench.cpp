@@ -90,7 +90,7 @@ struct BenchOptions {
   double seconds = 2;
   bool json = false, profile = false, machine = false, check = false, bf16 = false;
   bool eager = false, turns = false, program = false;
-  std::string file, input;
+  std::string file, input, device = "cpu";
 };
 
 double quantile(const std::vector<double>& sorted, double q) {
@@ -142,17 +142,21 @@ int bench_model(const BenchOptions& o) {
   init();
   if (o.threads > 0) set_num_threads(o.threads);
   const double idle_mb = peak_memory_mb();
-  recipe::LoadedModel model = recipe::load_model(o.model);
+  recipe::ModelSource source = o.model;
+  const Device device = source.device = device_named(o.device);
+  recipe::LoadedModel model = recipe::load_model(source);
   const double load_ms = ms_since(start);
   recipe::set_shapes(model, o.shapes);
   const std::vector<int64_t> shape = model.inputs[0].shape;
   NoGradGuard no_grad;
   const AutocastGuard autocast(DType::bf16, o.bf16);
-  const std::vector<Tensor> x =
+  std::vector<Tensor> x =
       o.input.empty() ? recipe::random_inputs(model) : recipe::file_inputs(o.input, model);
+  for (Tensor& t : x) t = t.to(device);
   recipe::CompiledForward compiled(model);
   const auto forward = [&](const std::vector<Tensor>& in) {
-    return o.eager ? model.run(in) : compiled(in);
+    const std::vector<Tensor> y = o.eager ? model.run(in) : compiled(in);
+    if (!is_host(device)) synchronize(device);
   };
   forward(x);
   const double first_ms = ms_since(start) - load_ms;
@@ -171,6 +175,7 @@ int bench_model(const BenchOptions& o) {
       {"model", o.model.model},
       {"shape", shape},
       {"threads", num_threads()},
+      {"device", to_string(device)},
       {"runs", times.size()},
       {"median_ms", median},
       {"p90_ms", quantile(times, 0.9)},
@@ -187,10 +192,11 @@ int bench_model(const BenchOptions& o) {
     fmt::print("{}\n", j.dump(2));
   else
     fmt::print(
-        "{} {}, {} threads, {} runs: median {:.2f} ms, p90 {:.2f}, p99 {:.2f}\n"
+        "{} {}, {}, {} runs: median {:.2f} ms, p90 {:.2f}, p99 {:.2f}\n"
         "load {:.0f} ms, first run {:.0f} ms, plan {:.1f} MB, peak of the process {:.0f} MB\n",
-        o.model.model, recipe::shape_text(Shape(shape)), num_threads(), times.size(), median,
-        quantile(times, 0.9), quantile(times, 0.99), load_ms, first_ms,
+        o.model.model, recipe::shape_text(Shape(shape)),
+        is_host(device) ? fmt::format("{} threads", num_threads()) : to_string(device),
+        times.size(), median, quantile(times, 0.9), quantile(times, 0.99), load_ms, first_ms,
         static_cast<double>(plan_bytes) / 1e6, peak_memory_mb());
   if (o.profile) {
     ProfilerGuard profiler;
@@ -217,6 +223,7 @@ void add_bench(CLI::App& app, int& code) {
   verb->add_option("--file", o->file, "File of the machine's profile");
   verb->add_option("--shapes", o->shapes, "Inputs, as x:1x3x224x224; default: one sample");
   verb->add_option("--threads", o->threads, "Threads; 0: all cores");
+  add_device_option(*verb, o->device);
   verb->add_flag("--bf16", o->bf16, "Matmuls and convolutions in bf16, as under AutocastGuard");
   verb->add_option("--seconds", o->seconds, "Time to measure for");
   verb->add_option("--runs", o->runs, "Runs to measure, instead of a time");

@@ -47,7 +47,7 @@ constexpr Flag kFlags[] = {
 };
 
 struct Arguments {
-  std::string folder, weights;
+  std::string folder, weights, device = "cpu";
   std::map<std::string, std::vector<std::string>> given;
   bool json = false;
 };
@@ -154,6 +154,9 @@ void from_pretrained(const Arguments& a, recipe::Options& o) {
   const auto model = models::from_pretrained(a.folder);
   if (!adapter.empty()) models::merge_adapter(*model, models::load_adapter(adapter, *model));
   if (dtype == "bf16") model->module().to(DType::bf16);
+  const Device device = device_named(a.device);
+  model->module().to(device);
+  const DeviceGuard there(device);
   std::vector<std::vector<int64_t>> ids, rows;
   for (const std::string& p : s.prompts) ids.push_back(tokenizer.encode(p).ids);
   Printer printer(tokenizer);
@@ -235,7 +238,7 @@ int run(const Arguments& a) {
     from_pretrained(a, o);
     return interrupted() ? 130 : 0;
   }
-  const recipe::OpenedRun opened = recipe::open_run(a.folder, a.weights);
+  const recipe::OpenedRun opened = recipe::open_run(a.folder, a.weights, device_named(a.device));
   NoGradGuard no_grad;
   (opened.model.generate.text ? run_text : run_arrays)(a, o, opened);
   return interrupted() ? 130 : 0;
@@ -267,6 +270,7 @@ void add_generate(CLI::App& app, int& code) {
   }
   verb->add_option("--weights", a->weights,
                    "Weights of a run: last (the default), or best by its monitor");
+  add_device_option(*verb, a->device);
   verb->add_flag("--json", a->json, "Results as JSON");
   verb->callback([&code, a] { code = run(*a); });
 }

@@ -9,6 +9,11 @@
 
 namespace tandem::cli {
 
+void add_device_option(CLI::App& verb, std::string& device) {
+  verb.add_option("--device", device,
+                  "Where it runs: cpu, cuda, cuda:1, opencl; auto: a CUDA GPU where there is one");
+}
+
 void add_model_options(CLI::App& verb, recipe::ModelSource& source) {
   verb.add_option("--weights", source.weights,
                   "File of weights (.safetensors, .pth, .npz, a folder)");

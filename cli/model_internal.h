@@ -12,6 +12,8 @@ class App;
 
 namespace tandem::cli {
 
+/// --device.
+void add_device_option(CLI::App& verb, std::string& device);
 /// --weights, --num-classes, --image-size.
 void add_model_options(CLI::App& verb, recipe::ModelSource& source);
 /// --opset, --shapes, --dynamic of the verbs that write ONNX.

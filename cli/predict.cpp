@@ -17,7 +17,7 @@ namespace {
 
 struct PredictOptions {
   recipe::ModelSource model;
-  std::string input, text, output;
+  std::string input, text, output, device = "cpu";
   int top = 0, threads = 0;
   double score = 0.3;
   bool bf16 = false;
@@ -91,13 +91,16 @@ void add_predict(CLI::App& app, int& code) {
   verb->add_option("--score", o->score, "Of boxes: the least that is shown (0.3)");
   verb->add_flag("--bf16", o->bf16, "Matmuls and convolutions in bf16, as under AutocastGuard");
   verb->add_option("--threads", o->threads, "Threads; 0: all cores");
+  add_device_option(*verb, o->device);
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
     init();
     if (o->threads > 0) set_num_threads(o->threads);
-    recipe::LoadedModel model = recipe::is_run(o->model.model)
-                                    ? recipe::load_run(o->model.model, o->model.weights)
-                                    : recipe::load_model(o->model);
+    o->model.device = device_named(o->device);
+    recipe::LoadedModel model =
+        recipe::is_run(o->model.model)
+            ? recipe::load_run(o->model.model, o->model.weights, o->model.device)
+            : recipe::load_model(o->model);
     if (model.random_weights)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     warn_of_unused(model);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How exactly matmuls of f32 tensors are computed on devices that have a faster way.
+// How exactly matmuls and convolutions of f32 tensors are computed on devices that have a faster
+// way.
 #pragma once
 
 #include "tandem/base/export.h"

@@ -27,6 +27,9 @@ struct OnnxLoadOptions {
   bool trainable = false;
   /// Of a SavedModel: which of its signatures; "": "serving_default", or the only one.
   std::string signature = {};
+  /// Where it runs: weights lie there, inputs are brought there, and results stay there. Sizes and
+  /// other settings that nodes read are the host's business.
+  Device device = cpu;
   /// What reading the file may cost, and each run of the model: see BudgetLimits.
   BudgetLimits limits = {};
 };

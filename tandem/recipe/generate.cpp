@@ -71,7 +71,13 @@ Generation prepare_generation(const OpenedRun& run, Options& o,
     check_letters(run);
     g.prompts = context.prompts = prompt_rows(o, {""}, true);
   }
-  g.make = run.model.generate.start(o, context);
+  const DeviceGuard there(run.device);
+  g.make = [make = run.model.generate.start(o, context), device = run.device] {
+    const DeviceGuard there(device);
+    RecipeSamples made = make();
+    if (made.values.defined()) made.values = made.values.cpu();
+    return made;
+  };
   return g;
 }
 
@@ -105,7 +111,7 @@ RecipeSamples generate(const OpenedRun& run, const GenerateOptions& given) {
 
 RecipeSamples generate(const std::string& run, const GenerateOptions& options,
                        const std::string& weights) {
-  return generate(open_run(run, weights), options);
+  return generate(open_run(run, weights, options.device), options);
 }
 
 }  // namespace tandem::recipe

@@ -24,6 +24,7 @@ struct GenerateOptions {
   std::optional<double> guidance = {};
   // Of both.
   std::optional<int64_t> seed = {};
+  Device device = cpu;  ///< of a run's folder: where its model runs
   /// Called with what is new in the text of a row; false stops the row.
   std::function<bool(size_t row, const std::string& text)> stream = {};
 };

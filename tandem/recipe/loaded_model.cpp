@@ -44,6 +44,22 @@ models::ModelOptions options_of(const ModelSource& a) {
   return o;
 }
 
+std::vector<Tensor> all_to(Device device, std::vector<Tensor> values) {
+  for (Tensor& t : values)
+    if (t.defined()) t = t.to(device);
+  return values;
+}
+
+// What the model makes from nothing is made on its device.
+void run_on(LoadedModel& m, Device device) {
+  m.device = device;
+  if (is_host(device)) return;
+  m.run = [run = std::move(m.run), device](const std::vector<Tensor>& in) {
+    const DeviceGuard there(device);
+    return run(all_to(device, in));
+  };
+}
+
 // Weights of a file into a model by name.
 void load_weights_into(nn::Module& net, const StateDict& weights, const ModelSource& a) {
   const weights::WeightsReport report = weights::load_into(net, weights, {.strict = false});
@@ -69,6 +85,7 @@ LoadedModel from_registry(const ModelSource& a) {
   auto net = std::make_shared<nn::AnyModule>(models::make(a.model, o));
   if (!a.weights.empty()) load_weights_into(net->module(), weights, a);
   net->eval();
+  net->module().to(a.device);
   LoadedModel m;
   if (a.image_size > 0) sample[1] = sample[2] = a.image_size;
   m.inputs = {{.name = "x",
@@ -111,6 +128,7 @@ Answer answer_of(const models::PretrainedModel& m) {
 
 LoadedModel from_folder(const ModelSource& a) {
   std::shared_ptr<models::PretrainedModel> net = models::from_pretrained(a.model);
+  net->module().to(a.device);
   LoadedModel m;
   m.inputs = net->inputs();
   for (const std::string& name : net->output_names()) m.outputs.push_back({name, DType::f32, {}});
@@ -166,7 +184,7 @@ void set_image_size(ModelPort& p, int64_t size) {
 LoadedModel from_onnx(const ModelSource& a) {
   TD_CHECK(a.weights.empty(), Value, "'{}' holds its own weights\nLeave out --weights.", a.model);
   auto runner = std::make_shared<onnx::OnnxRunner>(
-      onnx::OnnxModel::load(a.model, {.signature = a.signature}));
+      onnx::OnnxModel::load(a.model, {.signature = a.signature, .device = a.device}));
   const onnx::OnnxModel& model = runner->model();
   LoadedModel m;
   for (const onnx::OnnxPort& p : model.inputs()) {
@@ -208,13 +226,15 @@ bool is_model(const std::string& model) {
 }
 
 LoadedModel load_model(const ModelSource& a) {
-  return is_graph_file(a.model) ? from_onnx(a)
-         : is_folder(a.model)   ? from_folder(a)
-                                : from_registry(a);
+  LoadedModel m = is_graph_file(a.model) ? from_onnx(a)
+                  : is_folder(a.model)   ? from_folder(a)
+                                         : from_registry(a);
+  run_on(m, a.device);
+  return m;
 }
 
-LoadedModel load_run(const std::string& folder, const std::string& weights) {
-  const OpenedRun run = open_run(folder, weights);
+LoadedModel load_run(const std::string& folder, const std::string& weights, Device device) {
+  const OpenedRun run = open_run(folder, weights, device);
   const RecipeModel& made = run.model;
   TD_CHECK(made.predict, Unsupported, "the model '{}' has no output for an input alone{}", run.type,
            made.generate ? "\n`tandem generate` shows what it makes." : "");
@@ -235,6 +255,7 @@ LoadedModel load_run(const std::string& folder, const std::string& weights) {
   m.outputs.push_back({.name = "output", .shape = {-1}});
   m.run = [made](const std::vector<Tensor>& in) { return std::vector<Tensor>{made.predict(in)}; };
   m.opened = std::make_shared<const OpenedRun>(run);
+  run_on(m, device);
   return m;
 }
 

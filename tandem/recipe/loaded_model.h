@@ -11,6 +11,7 @@
 
 #include "tandem/base/export.h"
 #include "tandem/models/pretrained.h"
+#include "tandem/tensor/device.h"
 #include "tandem/tensor/shape.h"
 #include "tandem/tensor/state_dict.h"
 #include "tandem/tensor/tensor.h"
@@ -29,6 +30,7 @@ struct ModelSource {
   std::string signature = "";               ///< of a SavedModel; empty: "serving_default"
   int64_t num_classes = 0, image_size = 0;  ///< 0: the model's
   bool partial = false;  ///< load the weights that fit; the others stay as they are drawn
+  Device device = cpu;   ///< where the model runs
 };
 using models::ModelPort;
 
@@ -44,7 +46,9 @@ enum class Answer : uint8_t {
 struct LoadedModel {
   std::vector<ModelPort> inputs, outputs;
   StateDict state;  ///< parameters and buffers by name, where it is a module
+  /// On `device`: inputs are brought there, results stay there.
   std::function<std::vector<Tensor>(const std::vector<Tensor>&)> run;
+  Device device = cpu;
   int64_t parameters = 0, buffers = 0, weight_bytes = 0;
   bool random_weights = false;
   bool from_file = false;
@@ -71,7 +75,8 @@ TD_API bool is_model(const std::string& model);
 TD_API LoadedModel load_model(const ModelSource& source);
 /// The model of a run with the run's weights: "last" (or "") or "best", by the run's monitor.
 /// Throws Unsupported for a model that gives no output for an input alone.
-TD_API LoadedModel load_run(const std::string& folder, const std::string& weights = "");
+TD_API LoadedModel load_run(const std::string& folder, const std::string& weights = "",
+                            Device device = cpu);
 /// The weights of a run; LoRA updates are merged into them.
 TD_API StateDict run_state(const std::string& folder, const std::string& weights = "");
 

@@ -13,7 +13,7 @@ bool is_run(const std::string& folder) {
   return file_exists(folder + "/recipe.yaml") && file_exists(folder + "/metrics.jsonl");
 }
 
-OpenedRun open_run(const std::string& folder, const std::string& weights) {
+OpenedRun open_run(const std::string& folder, const std::string& weights, Device device) {
   OpenedRun run{.folder = folder, .recipe = Recipe::load(folder + "/recipe.yaml")};
   const io::Yaml* part = run.recipe.root.find("model");
   TD_CHECK(part, Unsupported, "the recipe of '{}' has no model that could be called", folder);
@@ -29,6 +29,8 @@ OpenedRun open_run(const std::string& folder, const std::string& weights) {
   load_run_weights(*run.model.module, folder, run_weights_of(weights.empty() ? "last" : weights));
   nn::merge_lora(*run.model.module);
   run.model.module->eval();
+  run.model.module->to(device);
+  run.device = device;
   return run;
 }
 

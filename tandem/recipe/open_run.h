@@ -17,12 +17,14 @@ struct OpenedRun {
   RunData data;
   std::string type;  ///< of the model
   RecipeModel model;
+  Device device = cpu;  ///< where the model is
 };
 /// Is it a run folder (recipe.yaml and metrics.jsonl)?
 TD_API bool is_run(const std::string& folder);
 /// `weights`: "last" (or "") or "best", by the run's monitor. LoRA updates are merged into the
 /// weights. Throws Io without weights, Unsupported for a run without a model (an agent's).
-TD_API OpenedRun open_run(const std::string& folder, const std::string& weights = "");
+TD_API OpenedRun open_run(const std::string& folder, const std::string& weights = "",
+                          Device device = cpu);
 /// How samples are prepared as those of its test set; nothing for data of arrays.
 TD_API std::optional<Preparation> preparation_of(const OpenedRun& run);
 

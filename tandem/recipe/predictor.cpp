@@ -183,7 +183,12 @@ struct Predictor::State {
   Outputs outputs_of(const Outputs& inputs) {
     const NoGradGuard no_grad;
     const AutocastGuard autocast(DType::bf16, options.bf16);
-    return forward(inputs);
+    if (is_host(model.device)) return forward(inputs);
+    Outputs there = inputs;
+    for (Tensor& x : there) x = x.to(model.device);
+    Outputs out = forward(there);
+    for (Tensor& y : out) y = y.cpu();
+    return out;
   }
 
   Prediction answer_to(const Outputs& inputs, const PreparedBatch* prepared) {
@@ -257,7 +262,7 @@ struct Predictor::State {
 };
 
 Predictor::Predictor(const std::string& run, const PredictorOptions& options)
-    : Predictor(load_run(run, options.weights), options) {}
+    : Predictor(load_run(run, options.weights, options.device), options) {}
 Predictor::Predictor(LoadedModel model, const PredictorOptions& options)
     : state_(std::make_shared<State>(std::move(model), options)) {}
 

@@ -21,6 +21,7 @@ struct PredictorOptions {
   std::string weights = "last";  ///< of a run: last, or best by its monitor
   bool bf16 = false;             ///< matmuls and convolutions in bf16, as under AutocastGuard
   double score = 0.3;            ///< the least score of a box
+  Device device = cpu;           ///< of a run: where its model runs; answers come to the host
 };
 
 /// A class (of a text model: the next character) with its probability.

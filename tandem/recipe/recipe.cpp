@@ -270,18 +270,9 @@ struct Going {
   bool main;                                        ///< false: another rank writes and tests
 };
 
-// "auto" is the first GPU of CUDA, or the CPU.
-Device device_for(const std::string& name) {
-  if (name != "auto") return device_named(name);
-  try {
-    return device_named("cuda");
-  } catch (const Error&) {
-    return cpu;
-  }
-}
 void place_model(const Recipe& recipe, RecipeModel& model, const std::string& device) {
   if (device == "cpu") return;
-  in_part(recipe, "trainer", [&] { model.module->to(device_for(device)); });
+  in_part(recipe, "trainer", [&] { model.module->to(device_named(device)); });
 }
 
 // Trains what was made, with what recipes have besides: callbacks, the record of settings, exports.

@@ -35,8 +35,8 @@ struct Stream {
 
 /// "cpu" or "cuda:1".
 TD_API std::string to_string(Device d);
-/// The device of that name; without a number the first of its kind. Throws Value, with the names
-/// that this process knows.
+/// The device of that name; without a number the first of its kind. "auto" is the first GPU of
+/// CUDA, or the CPU where there is none. Throws Value, with the names that this process knows.
 TD_API Device device_named(std::string_view name);
 
 }  // namespace tandem

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "tandem/base/error.h"
 #include "tandem/base/per_thread.h"
@@ -97,7 +98,9 @@ std::string known_devices() {
 
 }  // namespace
 
-Device device_named(std::string_view name) {
+namespace {
+// The device of that name, or the reason why there is none.
+std::optional<Device> find_device(std::string_view name, std::string& why) {
   const size_t colon = name.find(':');
   const std::string_view kind = name.substr(0, colon);
   int index = 0;
@@ -111,14 +114,21 @@ Device device_named(std::string_view name) {
     }
   }
   if (number && index == 0 && kind == "cpu") return cpu;
-  std::string why;
   for (int k = 1; k < kDeviceKinds; ++k) {
     Slot& s = table().slots[k];
     if (!s.filled.load(std::memory_order_acquire) || kind != s.memory.name) continue;
     if (number && index < devices_of(s))
-      return {static_cast<DeviceKind>(k), static_cast<uint8_t>(index)};
+      return Device{static_cast<DeviceKind>(k), static_cast<uint8_t>(index)};
     if (!s.why_none.empty()) why = ": " + s.why_none;
   }
+  return std::nullopt;
+}
+}  // namespace
+
+Device device_named(std::string_view name) {
+  std::string why;
+  if (name == "auto") return find_device("cuda", why).value_or(cpu);
+  if (const std::optional<Device> found = find_device(name, why)) return *found;
   TD_FAIL(Value, "there is no device '{}'{}\nThis process has {}.", name, why, known_devices());
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions that go to cuDNN (mock/libcudnn.cpp): sizes, strides, padding, groups and gradients
 // as rows describe them, what is copied, what own kernels run, and how errors arrive.
-#include "tandem/graph/run/array_walk.h"
+#include <sstream>
+
+#include "tandem/graph/run/channels_last.h"
 #include "tests/gpu/vendor_mocks_helper.h"
 
 namespace tandem::gpu {
@@ -186,6 +188,59 @@ TEST_F(ConvsOnAMock, FollowThePrecision) {
   EXPECT_TRUE(has(last(), "engine 8 ")) << last();
   EXPECT_FALSE(allclose(rounded, want, 1e-5, 1e-5));
   EXPECT_TRUE(allclose(rounded, want, 1e-2, 1e-2));
+}
+
+struct Residual : nn::Module {
+  nn::Conv2d stem{3, 8, 3, {.padding = {1}, .bias = false}},
+      block{8, 8, 3, {.padding = {1}, .bias = false}}, wide{16, 8, 1},
+      down{8, 4, 3, {.stride = {2}}};
+  nn::BatchNorm2d norm1{8}, norm2{8};
+  Residual() { TD_REGISTER(stem, block, wide, down, norm1, norm2); }
+  Tensor forward(const Tensor& x) {
+    const Tensor h = max_pool2d(relu(norm1(stem(x))), 2);
+    const Tensor r = relu(h + norm2(block(h)));
+    const Tensor joined = cat({avg_pool2d(r, 1), h}, 1);
+    return down(pad(gelu(wide(joined)), {1, 1, 1, 1})).mean({2, 3});
+  }
+};
+
+// What lies between convolutions in 16 bits is channels-last, forward and backward, eager and
+// compiled: only the image at the start is given to the library as rows.
+TEST_F(ConvsOnAMock, NetsStayChannelsLast) {
+  for (const bool compiled : {false, true}) {
+    manual_seed(3);
+    Residual net;
+    net.to(device());
+    const auto step = [&](const Tensor& x, const Tensor& g) {
+      const AutocastGuard cast(bfloat16, true);
+      const Tensor y = net.forward(x);
+      net.zero_grad();
+      (y * g).sum().backward();
+      return y;
+    };
+    auto fast = compile(step);
+    const Tensor x = there(randn({2, 3, 18, 14})), g = there(randn({2, 4}));
+    synchronize(device());
+    function<const char*()>("_log")();
+    compiled ? fast(x, g) : step(x, g);
+    EXPECT_EQ(new_runs(), 11);  // four forward, three gradients of inputs, four of weights
+    std::istringstream log(function<const char*()>("_log")());
+    int rows = 0;
+    for (std::string line; std::getline(log, line);) {
+      const bool image = has(line, " x 2:756 3:252 18:14 14:1 ");
+      rows += image;
+      // The stride of channels: those of the filter between x and y may be any.
+      const std::string from = line.substr(line.find(" x ") + 3),
+                        to = line.substr(line.find(" y ") + 3);
+      const auto innermost = [](const std::string& array) {
+        const size_t channels = array.find(' ') + 1, colon = array.find(':', channels);
+        return array.substr(colon + 1, 2) == "1 ";
+      };
+      EXPECT_TRUE(image || innermost(from)) << line << (compiled ? " compiled" : "");
+      EXPECT_TRUE(innermost(to)) << line << (compiled ? " compiled" : "");
+    }
+    EXPECT_EQ(rows, 2) << "the image, forward and for the gradient of the first filter";
+  }
 }
 
 TEST_F(ConvsOnAMock, CompiledProgramsAskItToo) {

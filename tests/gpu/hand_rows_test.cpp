@@ -59,6 +59,41 @@ TEST_P(HandRows, WhatLooksForValues) {
   expect_native();
 }
 
+// Rows of images read and write channels-last arrays, and parts of such, as they lie.
+TEST_P(HandRows, ImagesKeepTheirOrder) {
+  const auto last = [](const Tensor& x) {
+    return x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+  };
+  const Tensor x = randn({2, 7, 9, 6});
+  const auto whole = [](const Tensor& t) { return t; };
+  const auto part = [](const Tensor& t) { return t.narrow(1, 1, 5); };
+  const auto largest = [](const Tensor& t) { return max_pool2d(t, 3, {2}, {1}); };
+  const auto mean = [](const Tensor& t) { return avg_pool2d(t, {2, 3}, {2}, {1, 0}); };
+  const auto coarse = [](const Tensor& t) { return adaptive_avg_pool2d(t, {4, 3}); };
+  const auto padded = [](const Tensor& t) { return pad(t, {1, 2, 0, 1}); };
+  const auto twice = [](const Tensor& t) { return cat({t, t}, 1); };
+  const auto dropped = [](const Tensor& t) {
+    manual_seed(4);
+    return dropout(t, 0.3);
+  };
+  using Change = std::function<Tensor(const Tensor&)>;
+  const std::vector<Change> rows{largest, mean, coarse, padded, twice, dropped};
+  for (const Change& take : {Change(whole), Change(part)}) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Tensor here = x.clone().requires_grad_(),
+                   there = last(x.to(device_)).detach().requires_grad_();
+      const Tensor want = rows[i](take(here)), got = rows[i](take(there));
+      EXPECT_TRUE(same_bits(got, want)) << i;
+      EXPECT_TRUE(got.permute({0, 2, 3, 1}).is_contiguous()) << i;
+      const Tensor g = randn(want.shape());
+      want.backward(g);
+      got.backward(last(g.to(device_)));
+      EXPECT_TRUE(same_bits(there.grad(), here.grad())) << i;
+    }
+  }
+  expect_native();
+}
+
 TEST_P(HandRows, LargeMatrices) {
   const Tensor x = randn({150, 150}), b = randn({150, 3});
   const Tensor spd = matmul(x, x.t()) / 150.0 + eye(150), there = x.to(device_);

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "tandem/graph/backend.h"
 #include "tandem/recipe/generate.h"
 #include "tandem/recipe/train.h"
 #include "tandem/tandem.h"
@@ -64,6 +65,30 @@ class Predicting : public ::testing::Test {
     const std::string path = std::string(all ? all : "") + "/" + name;
     return all && fs::exists(path) ? path : "";
   }
+  // On every other device that is there: what `ask` gives of the run is near that of the host, and
+  // the device runs all of it.
+  template <class F>
+  static void on_devices(const std::string& run, F ask) {
+    Predictor host(run, {.score = 0.001});
+    const Prediction want = ask(host);
+    for (const char* name : {"fake:0", "opencl:0"}) {
+      Device device;
+      try {
+        device = device_named(name);
+      } catch (const Error&) {
+        continue;  // tests/gpu says why there is none
+      }
+      Predictor there(run, {.score = 0.001, .device = device});
+      reset_host_runs();
+      const Prediction got = ask(there);
+      const HostRuns runs = host_runs();
+      EXPECT_EQ(runs.calls, 0) << (runs.calls ? runs.by_op[0].first : "") << " ran on the host";
+      EXPECT_EQ(got.kind, want.kind);
+      const Tensor &x = got.outputs.at(0).second, &y = want.outputs.at(0).second;
+      EXPECT_EQ(x.device(), cpu);
+      EXPECT_TRUE(allclose(x, y, 1e-4, 1e-4)) << name;
+    }
+  }
   static inline TempFolder folder_;
 };
 
@@ -91,6 +116,7 @@ TEST_F(Predicting, AnImage) {
   EXPECT_NEAR(sum, 1, 1e-5);
   printed(run, "--input " + at("digit.png"), p);
   printed(run, "--top 2 --input " + at("digit.png"), p, 2);
+  on_devices(run, [](Predictor& q) { return q.file(at("digit.png")); });
   // Of memory, and as an array.
   EXPECT_EQ(predictor.image(digit).to_string(), p.to_string());
   EXPECT_EQ(predictor.arrays({digit.to(DType::f32) / 255.0}).to_string(), p.to_string());
@@ -235,6 +261,7 @@ TEST_F(Predicting, Boxes) {
     EXPECT_LT(box.corners[0], box.corners[2]);
   }
   printed(run, "--score 0.001 --input " + image, p);
+  on_devices(run, [&](Predictor& q) { return q.file(image); });
   printed(run, "--score 0.9999 --input " + image, Predictor(run, {.score = 0.9999}).file(image));
 }
 
@@ -255,6 +282,11 @@ TEST_F(Predicting, TheNextCharacter) {
         generate(run, {.prompts = {prompt}, .max_new_tokens = 1, .top_k = 1});
     const std::string label = predictor.text(prompt).classes.at(0).at(0).label;
     EXPECT_EQ(next.texts.at(0), label == "\\n" ? "\n" : label) << prompt;
+    const RecipeSamples there = generate(
+        run,
+        {.prompts = {prompt}, .max_new_tokens = 9, .top_k = 1, .device = device_named("fake")});
+    EXPECT_EQ(there.texts,
+              generate(run, {.prompts = {prompt}, .max_new_tokens = 9, .top_k = 1}).texts);
   }
   EXPECT_NE(error_of([&] { predictor.text("xyz"); }).find("was trained on has no 'x'"),
             std::string::npos);
@@ -277,6 +309,7 @@ TEST_F(Predicting, AMask) {
   same(p, evaluated(run).at(0));
   EXPECT_EQ(p.kind, PredictionKind::image);
   EXPECT_EQ(p.image.numel(), 16 * 24);
+  on_devices(run, [](Predictor& q) { return q.file(at("m/image/2.png")); });
 }
 
 TEST(TrainFolder, OptionsThatContradict) {

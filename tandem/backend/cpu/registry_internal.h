@@ -7,7 +7,7 @@
 
 #include "tandem/base/processor.h"
 #include "tandem/graph/op_def.h"
-#include "tandem/graph/run/array_walk.h"
+#include "tandem/graph/run/channels_last.h"
 
 namespace tandem::detail {
 

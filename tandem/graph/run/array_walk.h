@@ -41,36 +41,4 @@ inline Strides row_major_strides(const Array& a) {
   return s;
 }
 
-namespace detail {
-
-/// Whether the strides are those of a dense array whose channels (dimension 1) are innermost.
-/// Dimensions of size 1 are ignored.
-inline bool is_channels_last(const Array& a) {
-  if (a.rank < 3) return false;
-  int64_t expect = 1;
-  auto fits = [&](int d) {
-    if (a.shape[d] != 1 && a.strides[d] != expect) return false;
-    expect *= a.shape[d];
-    return true;
-  };
-  if (!fits(1)) return false;
-  for (int d = a.rank - 1; d >= 2; --d)
-    if (!fits(d)) return false;
-  return fits(0);
-}
-
-/// Channels-last strides of a shape [n, c, ...].
-inline Strides channels_last_strides(const int64_t* shape, int rank) {
-  Strides s;
-  int64_t step = shape[1];
-  s[1] = 1;
-  for (int d = rank - 1; d >= 2; --d) {
-    s[d] = step;
-    step *= shape[d];
-  }
-  s[0] = step;
-  return s;
-}
-
-}  // namespace detail
 }  // namespace tandem

@@ -181,9 +181,23 @@ const OnnxValue& OnnxCall::value(size_t i) const {
   return in[i];
 }
 
+namespace {
+// What lies on the host goes where the model runs.
+Tensor brought(const Tensor& t) {
+  const Device there = context().device;
+  return is_host(there) || !is_host(t.device()) ? t : t.to(there);
+}
+}  // namespace
+
 Tensor OnnxCall::x(size_t i) const {
   const Tensor& t = value(i).tensor();
-  return is_tracing() && !t.is_symbolic() ? constant(t) : t;
+  if (!is_tracing() || t.is_symbolic()) return brought(t);
+  Tensor known;
+  {
+    const OutsideTrace outside;
+    known = brought(t);
+  }
+  return constant(known);
 }
 
 namespace {
@@ -362,6 +376,7 @@ struct OnnxModel::State {
   std::string what;    ///< names it in errors
   uint64_t given = 0;  ///< bytes of its files
   BudgetLimits limits;
+  Device device{};  ///< OnnxLoadOptions::device
   std::vector<OnnxPort> inputs;
   std::vector<size_t> input_at;  ///< their indices among the graph's inputs
   std::vector<std::pair<std::string, OnnxValue>> weights;
@@ -425,6 +440,23 @@ OnnxValue value_for(const OnnxPort& port, const Tensor& x) {
 
 }  // namespace
 
+namespace {
+void bring_weights(OnnxGraph& g, Device device) {
+  for (auto& [slot, value] : g.constants)
+    if (value.is_tensor() && is_floating(value.tensor().dtype()))
+      value = OnnxValue(value.tensor().to(device), value.type());
+  for (OnnxNode& n : g.nodes)
+    for (OnnxAttribute& a : n.attributes)
+      for (const auto& inner : a.graph_list) bring_weights(*inner, device);
+}
+// Numbers that are settings are integers, as a rule: these stay where they are read.
+void bring_weights(OnnxModelProto& p, Device device) {
+  if (is_host(device)) return;
+  bring_weights(p.graph, device);
+  for (OnnxFunction& f : p.functions) bring_weights(f.body, device);
+}
+}  // namespace
+
 OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& options) {
   OnnxModelProto& p = s->proto;
   warn_of_opsets(p, s->what);
@@ -443,6 +475,8 @@ OnnxModel OnnxModel::from(std::shared_ptr<State> s, const OnnxLoadOptions& optio
     s->inputs.push_back(p.graph.inputs[i]);
     s->input_at.push_back(i);
   }
+  s->device = options.device;
+  bring_weights(p, options.device);
   s->states = states_of(p);
   s->unknown = unknown_of(p.graph);
   OnnxModel m;
@@ -507,7 +541,11 @@ std::vector<OnnxValue> OnnxModel::run(std::span<const OnnxValue> inputs,
   for (const OnnxValue& v : all) given += bytes_of(v);
   const Budget budget(state_->what, given, state_->limits);
   const StoredScope weights;
+  const DeviceGuard there(is_host(state_->device) ? context().device : state_->device);
   TD_CHECK(state_->unknown.empty(), Unsupported, "'{}': {}", state_->what, state_->unknown);
+  for (OnnxValue& v : all)
+    if (v.is_tensor() && is_floating(v.tensor().dtype()))
+      v = OnnxValue(brought(v.tensor()), v.type());
   std::vector<OnnxValue> out = run_onnx_graph(g, all, nullptr, nullptr, 0);
   for (size_t i = 0; i < out.size() && i < g.outputs.size() && i < 64; ++i) {
     const OnnxType declared = g.outputs[i].type.elem;

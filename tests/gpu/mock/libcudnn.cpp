@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/backend/gpu/cuda/cudnn_abi_internal.h"
@@ -54,7 +55,7 @@ struct Object {
 
 int g_live = 0;
 int g_runs = 0;
-std::string g_last, g_fails, g_error;
+std::string g_last, g_log, g_fails, g_error;
 Result g_result = 0;
 Stream g_stream = nullptr;
 char g_handle;
@@ -309,6 +310,7 @@ Result run(const Object& graph, int64_t engine, Pack pack) {
   ++g_runs;
   g_last = "engine " + std::to_string(engine) + (addition ? " bias" : "") + " x " + described(c.x) +
            " w " + described(c.w) + " y " + described(y);
+  g_log += g_last + "\n";
   return kSuccess;
 }
 
@@ -382,6 +384,12 @@ extern "C" {
 MOCK int mock_dnn_live() { return g_live; }
 MOCK int mock_dnn_runs() { return g_runs; }
 MOCK const char* mock_dnn_last() { return g_last.c_str(); }
+// A line for each run since the last question.
+MOCK const char* mock_dnn_log() {
+  static std::string told;
+  told = std::exchange(g_log, "");
+  return told.c_str();
+}
 MOCK Stream mock_dnn_stream() { return g_stream; }
 MOCK void mock_dnn_fail(const char* name, Result result) {
   g_fails = name;

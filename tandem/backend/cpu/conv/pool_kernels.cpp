@@ -107,12 +107,6 @@ bool float_call(const KernelCall& c) {
          not_empty(c.in[0]);
 }
 
-bool layout_of_input(const KernelCall& c, int, Strides& s) {
-  if (!is_channels_last(c.in[0])) return false;
-  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
-  return true;
-}
-
 void max_run(const KernelCall& c) {
   const bool keep = c.n_out > 1 && c.out[1].data;
   PoolPlanes p(c.get_attrs<PoolAttrs>(), c.in[0], c.out[0], keep ? &c.out[1] : nullptr);
@@ -124,12 +118,6 @@ void max_run(const KernelCall& c) {
 // ---- derivative of max
 
 bool backward_supports(const KernelCall& c) { return float_call(c) && c.in[1].data != nullptr; }
-
-bool backward_max_layout(const KernelCall& c, int, Strides& s) {
-  if (!is_channels_last(c.in[1])) return false;
-  s = channels_last_strides(c.out[0].shape, c.out[0].rank);
-  return true;
-}
 
 // Windows do not overlap: outputs may be processed in any order.
 bool apart(const PoolPlanes& p) {
@@ -306,14 +294,15 @@ void avg_back_run(const KernelCall& c) {
 }  // namespace
 
 void register_pool_kernels() {
-  const Kernel max{float_call, layout_of_input, nullptr, max_run};
+  const Kernel max{float_call, keep_channels_last<0>, nullptr, max_run};
   register_kernel(DeviceKind::cpu, op::max_pool, max);
   register_kernel(DeviceKind::cpu, op::max_pool_with_indices, max);
   register_kernel(DeviceKind::cpu, op::max_pool_backward,
-                  {backward_supports, backward_max_layout, max_back_prepare, max_back_run});
-  register_kernel(DeviceKind::cpu, op::avg_pool, {float_call, layout_of_input, nullptr, avg_run});
+                  {backward_supports, keep_channels_last<1>, max_back_prepare, max_back_run});
+  register_kernel(DeviceKind::cpu, op::avg_pool,
+                  {float_call, keep_channels_last<0>, nullptr, avg_run});
   register_kernel(DeviceKind::cpu, op::avg_pool_backward,
-                  {float_call, layout_of_input, nullptr, avg_back_run});
+                  {float_call, keep_channels_last<0>, nullptr, avg_back_run});
 }
 
 }  // namespace tandem::detail

@@ -10,6 +10,7 @@
 #include "tandem/backend/cpu/widened_internal.h"
 #include "tandem/base/parallel.h"
 #include "tandem/graph/op_def.h"
+#include "tandem/graph/run/array_walk.h"
 #include "tandem/ops/random/random.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 

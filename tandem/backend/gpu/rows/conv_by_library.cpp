@@ -10,6 +10,7 @@
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/precision.h"
 #include "tandem/graph/run/array_walk.h"
+#include "tandem/graph/run/channels_last.h"
 #include "tandem/ops/conv/conv.h"
 
 namespace tandem::gpu {

@@ -9,9 +9,11 @@
 #include "tandem/backend/gpu/rows/call_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/graph/run/array_walk.h"
+#include "tandem/graph/run/channels_last.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/view/strided_copy_internal.h"
+#include "tandem/ops/view/view.h"
 
 namespace tandem::gpu {
 namespace {
@@ -286,8 +288,13 @@ void copy_dense(const KernelCall& c, const Array& x, Address to) {
 }
 
 void register_moves(DeviceKind kind) {
-  for (const OpDef* op : all_ops())
-    if (op->has(kMoved)) register_kernel(kind, *op, {moves_only, nullptr, nullptr, run_moves});
+  for (const OpDef* op : all_ops()) {
+    if (!op->has(kMoved)) continue;
+    const bool images = op == &op::cat || op == &op::pad;
+    register_kernel(
+        kind, *op,
+        {moves_only, images ? detail::keep_most_channels_last : nullptr, nullptr, run_moves});
+  }
 }
 
 }  // namespace tandem::gpu

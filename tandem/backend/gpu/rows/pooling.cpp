@@ -6,6 +6,7 @@
 #include "tandem/backend/gpu/rows/call_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/backend/gpu/rows/spatial_internal.h"
+#include "tandem/graph/run/channels_last.h"
 #include "tandem/ops/conv/pool.h"
 
 namespace tandem::gpu {
@@ -65,16 +66,25 @@ std::string plane_place(const std::string& name, const char* position) {
                      name, position);
 }
 
-// The thread's position: plane and place of `sizes`, named by `position` and axis.
-std::string position_lines(const char* sizes, const char* position) {
-  return fmt::format(
+// The thread's position: plane and place of `sizes`, named by `position` and axis. Neighbouring
+// threads take neighbouring elements: channels where these are innermost (`last`), else columns.
+std::string position_lines(const char* sizes, const char* position, bool last) {
+  const std::string start =
       "  const td_i64 me = (td_i64)td_block(x) * td_threads(x) + td_thread(x);\n"
-      "  if (me >= threads) return;\n"
-      "  const td_i64 {1}w = me % {0}_w, left1 = me / {0}_w;\n"
-      "  const td_i64 {1}h = left1 % {0}_h, left2 = left1 / {0}_h;\n"
-      "  const td_i64 {1}d = left2 % {0}_d, left3 = left2 / {0}_d;\n"
-      "  const td_i64 c0 = left3 % channels, n0 = left3 / channels;\n",
-      sizes, position);
+      "  if (me >= threads) return;\n";
+  const auto place = [&](const char* from, const char* batch) {
+    return fmt::format(
+        "  const td_i64 {1}w = {2} % {0}_w, left1 = {2} / {0}_w;\n"
+        "  const td_i64 {1}h = left1 % {0}_h, left2 = left1 / {0}_h;\n"
+        "  const td_i64 {1}d = left2 % {0}_d, {3} = left2 / {0}_d;\n",
+        sizes, position, from, batch);
+  };
+  if (last) {
+    return start + "  const td_i64 c0 = me % channels, left0 = me / channels;\n" +
+           place("left0", "n0");
+  }
+  return start + place("me", "left3") +
+         "  const td_i64 c0 = left3 % channels, n0 = left3 / channels;\n";
 }
 
 // The window of output o along each axis: from<axis>, to<axis>, and full<axis> with padding.
@@ -143,6 +153,7 @@ struct PoolLaunch {
   const KernelCall& c;
   const Pooling& p;
   const Array &x, &y;  // the larger and the smaller array
+  const bool last = detail::channels_innermost(x);
   KernelSource source(const char* name) const { return {.name = name, .prelude = true}; }
   static void declare_rest(KernelSource& k) {
     k.parameters.push_back({Parameter::value, DType::i64, "threads"});
@@ -158,7 +169,8 @@ struct PoolLaunch {
     argue_planes(a, y);
   }
   KernelId id(uint64_t variant) const {
-    return {&c.op, uint64_t{p.adaptive} | uint64_t{p.attrs.count_include_pad} << 1,
+    return {&c.op,
+            uint64_t{p.adaptive} | uint64_t{p.attrs.count_include_pad} << 1 | uint64_t{last} << 2,
             variant << 8 | static_cast<uint64_t>(x.dtype)};
   }
 };
@@ -178,7 +190,7 @@ void run_max_pool(const KernelCall& c) {
     l.declare_rest(s);
     if (keeps) declare_planes(s, "c");
     const std::string type = register_type(x.dtype);
-    s.body = position_lines("out", "o") + window_lines(p.adaptive) +
+    s.body = position_lines("out", "o", l.last) + window_lines(p.adaptive) +
              fmt::format("  td_i64 best = -1;\n  {} top = 0;\n", type) +
              window_loops(
                  fmt::format("    const {} v = {};\n"
@@ -260,7 +272,7 @@ void run_avg_pool(const KernelCall& c) {
     l.declare_rest(s);
     const std::string type = register_type(x.dtype);
     s.body =
-        position_lines("out", "o") + window_lines(p.adaptive) +
+        position_lines("out", "o", l.last) + window_lines(p.adaptive) +
         fmt::format("  {} sum = 0;\n", type) +
         window_loops(fmt::format("    sum += {};\n",
                                  loaded(fmt::format("x[{}]", plane_place("x", "i")), x.dtype))) +
@@ -292,7 +304,7 @@ void run_avg_pool_backward(const KernelCall& c) {
       inside += fmt::format("{1}i{0} >= from{0} && i{0} < to{0} && (i{0} - from{0}) % dil_{0} == 0",
                             axis, inside.empty() ? "" : " && ");
     }
-    s.body = position_lines("in", "i") + fmt::format("  {} sum = 0;\n", type) +
+    s.body = position_lines("in", "i", l.last) + fmt::format("  {} sum = 0;\n", type) +
              outputs_loops(
                  p.adaptive,
                  window_lines(p.adaptive) + divisor_lines(p.attrs.count_include_pad, type) +
@@ -313,11 +325,14 @@ bool floating(const KernelCall& c) { return has_types(c) && is_floating(c.in[0].
 }  // namespace
 
 void register_pooling(DeviceKind kind) {
-  register_kernel(kind, op::max_pool, {has_types, nullptr, nullptr, run_max_pool});
-  register_kernel(kind, op::max_pool_with_indices, {has_types, nullptr, nullptr, run_max_pool});
-  register_kernel(kind, op::max_pool_backward, {floating, nullptr, nullptr, run_max_pool_backward});
-  register_kernel(kind, op::avg_pool, {floating, nullptr, nullptr, run_avg_pool});
-  register_kernel(kind, op::avg_pool_backward, {floating, nullptr, nullptr, run_avg_pool_backward});
+  constexpr auto of_input = detail::keep_most_channels_last;
+  register_kernel(kind, op::max_pool, {has_types, of_input, nullptr, run_max_pool});
+  register_kernel(kind, op::max_pool_with_indices, {has_types, of_input, nullptr, run_max_pool});
+  register_kernel(kind, op::max_pool_backward,
+                  {floating, detail::keep_channels_last<1>, nullptr, run_max_pool_backward});
+  register_kernel(kind, op::avg_pool, {floating, of_input, nullptr, run_avg_pool});
+  register_kernel(kind, op::avg_pool_backward,
+                  {floating, of_input, nullptr, run_avg_pool_backward});
 }
 
 }  // namespace tandem::gpu

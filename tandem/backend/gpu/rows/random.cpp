@@ -6,6 +6,7 @@
 #include "tandem/backend/gpu/rows/call_internal.h"
 #include "tandem/backend/gpu/rows/philox_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
+#include "tandem/graph/run/channels_last.h"
 #include "tandem/ops/random/random.h"
 
 namespace tandem::gpu {
@@ -221,8 +222,9 @@ void register_random(DeviceKind kind) {
   register_kernel(kind, op::randn, {has_f64, nullptr, nullptr, run_randn});
   register_kernel(kind, op::randint, {has_f64, nullptr, nullptr, run_randint});
   register_kernel(kind, op::bernoulli, {has_f64, nullptr, nullptr, run_bernoulli});
-  register_kernel(kind, op::dropout, {has_f64, nullptr, nullptr, run_dropout});
-  register_kernel(kind, op::dropout_backward, {has_f64, nullptr, nullptr, run_dropout_backward});
+  constexpr auto of_images = detail::keep_most_channels_last;
+  register_kernel(kind, op::dropout, {has_f64, of_images, nullptr, run_dropout});
+  register_kernel(kind, op::dropout_backward, {has_f64, of_images, nullptr, run_dropout_backward});
 }
 
 }  // namespace tandem::gpu
