@@ -4,6 +4,7 @@
 // ones, and how reductions are cut.
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "tandem/backend/gpu/engine_internal.h"
 #include "tandem/compile/compile.h"
@@ -161,6 +162,51 @@ TEST_P(MemoryBound, Fills) {
     EXPECT_EQ(x.to_vector<float>(), std::vector<float>(static_cast<size_t>(n), 2.5f));
     EXPECT_TRUE(same_bits(halves.to(float32), x));
   }
+}
+
+// ---- writes by index
+
+// Many equal places, places that are left out, several chunks: the order of the indices, to the
+// bit.
+TEST_P(MemoryBound, GradientsOfEmbeddings) {
+  for (const int64_t width : {1, 3, 8, 40, 64}) {
+    for (const DType t : {float32, bfloat16}) {
+      SCOPED_TRACE(std::to_string(width) + std::string(" ") + to_string(t));
+      const Tensor w = randn({50, width}).to(t), ids = floor(square(rand({700})) * 50.0).to(int64);
+      const Tensor gy = randn({700, width}).to(t);
+      const auto gradient = [&](tandem::Device d, std::optional<int64_t> padding) {
+        const Tensor leaf = w.to(d).detach().requires_grad_();
+        embedding(ids.to(d).reshape({7, 100}), leaf, padding)
+            .backward(gy.to(d).reshape({7, 100, width}));
+        return leaf.grad();
+      };
+      EXPECT_TRUE(same_bits(gradient(device_, {}), gradient(cpu, {})));
+      EXPECT_TRUE(same_bits(gradient(device_, 3), gradient(cpu, 3)));
+      EXPECT_TRUE(same_bits(embedding(ids.to(device_), w.to(device_)), embedding(ids, w)));
+    }
+  }
+}
+
+TEST_P(MemoryBound, WritesByManyIndices) {
+  const int64_t n = 20000;  // two chunks
+  const Tensor x = floor(randn({9, 60, 4}) * 20.0), at = floor(rand({n}) * 60.0).to(int64) - 60;
+  const Tensor rows = floor(rand({n}) * 9.0).to(int32), v = floor(randn({n, 4}) * 20.0);
+  const auto there = [&](const Tensor& t) { return t.to(device_); };
+  for (const bool add : {false, true}) {
+    EXPECT_TRUE(same_bits(index_put(there(x), {there(rows), there(at)}, there(v), add),
+                          index_put(x, {rows, at}, v, add)));
+    const Tensor flat = x.flatten(), of_flat = floor(rand({n}) * 2160.0).to(int64);
+    EXPECT_TRUE(same_bits(index_put(there(flat), {there(of_flat)}, there(v.select(1, 0)), add),
+                          index_put(flat, {of_flat}, v.select(1, 0), add)));
+  }
+  // [outer | index | inner].
+  const Tensor few = at.slice(0, 0, 300, 1) + 60;
+  const Tensor source = randn({9, 300, 4});
+  EXPECT_TRUE(
+      same_bits(index_add(there(x), 1, there(few), there(source)), index_add(x, 1, few, source)));
+  const std::string text =
+      thrown([&] { index_add(there(x), 1, there(few + 55), there(source)).to_vector<float>(); });
+  EXPECT_TRUE(has(text, "out of range")) << text;
 }
 
 // ---- reductions

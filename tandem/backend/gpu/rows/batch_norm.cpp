@@ -8,7 +8,7 @@
 
 #include "tandem/backend/gpu/rows/channel_sums_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
-#include "tandem/graph/run/array_walk.h"
+#include "tandem/graph/run/channels_last.h"
 #include "tandem/ops/nn/norm.h"
 
 namespace tandem::gpu {
@@ -59,15 +59,10 @@ ChannelArgument number(const char* name, DType t, double v) {
 
 bool dense_or_absent(const KernelCall& c, int i) { return !is_given(c, i) || c.in[i].contiguous; }
 
-const Array& input_of(const KernelCall& c) {
-  return &c.op == &op::batch_norm_backward ? c.in[1] : c.in[0];
-}
 // Channels-last results of channels-last operands.
+template <int input>
 bool like_input(const KernelCall& c, int output, Strides& s) {
-  const Array& x = input_of(c);
-  if (output != 0 || x.contiguous || !detail::is_channels_last(x)) return false;
-  s = detail::channels_last_strides(x.shape, x.rank);
-  return true;
+  return output == 0 && !c.in[input].contiguous && detail::keep_channels_last<input>(c, output, s);
 }
 
 // ---- forward
@@ -220,9 +215,9 @@ void run_backward(const KernelCall& c) {
 // Each takes every float for its operands and results: Kernel::converts.
 void register_batch_norm(DeviceKind kind) {
   register_kernel(kind, op::batch_norm_train,
-                  {train_supports, like_input, prepare_train, run_train, true});
+                  {train_supports, like_input<0>, prepare_train, run_train, true});
   register_kernel(kind, op::batch_norm_backward,
-                  {backward_fits, like_input, prepare_backward, run_backward, true});
+                  {backward_fits, like_input<1>, prepare_backward, run_backward, true});
 }
 
 }  // namespace tandem::gpu
