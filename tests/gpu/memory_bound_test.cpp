@@ -209,6 +209,36 @@ TEST_P(MemoryBound, WritesByManyIndices) {
   EXPECT_TRUE(has(text, "out of range")) << text;
 }
 
+// The same index for all lines, an index for each, few long lines and many short ones.
+TEST_P(MemoryBound, Scatters) {
+  const auto there = [&](const Tensor& t) { return t.to(device_); };
+  for (const Shape& shape : {Shape{700}, Shape{2000, 3}, Shape{40, 50}}) {
+    for (const int dim : {0, shape.rank() - 1}) {
+      SCOPED_TRACE(to_string(shape) + " along " + std::to_string(dim));
+      Shape of = shape;
+      of[dim] = 30;
+      Shape once = shape;
+      for (int k = 0; k < once.rank(); ++k) once[k] = 1;
+      once[dim] = shape[dim];
+      const Tensor x = floor(randn(of) * 9.0), v = floor(randn(shape) * 9.0);
+      for (const Tensor& at : {floor(rand(shape) * 30.0).to(int64),
+                               floor(rand(once) * 30.0).to(int32).expand(shape)}) {
+        const Tensor a = there(at.contiguous());
+        EXPECT_TRUE(same_bits(scatter(there(x), dim, a, there(v)), scatter(x, dim, at, v)));
+        EXPECT_TRUE(same_bits(scatter_add(there(x), dim, a, there(v)), scatter_add(x, dim, at, v)));
+      }
+    }
+  }
+  const Tensor x = randn({30, 64}), at = floor(rand({900, 1}) * 30.0).to(int64),
+               v = randn({900, 64});
+  EXPECT_TRUE(same_bits(scatter_add(there(x), 0, there(at).expand({900, 64}), there(v)),
+                        scatter_add(x, 0, at.expand({900, 64}), v)));
+  const std::string text = thrown([&] {
+    scatter_add(there(x), 0, there(at + 20).expand({900, 64}), there(v)).to_vector<float>();
+  });
+  EXPECT_TRUE(has(text, "out of range")) << text;
+}
+
 // ---- reductions
 
 struct Reduced {

@@ -194,7 +194,81 @@ std::string extreme_loops(const std::string& find, const std::string& value, DTy
          scatter_loop(find, "const " + beats);
 }
 
-// A thread for each line of the scanned dimension.
+// The same index for all lines: a write by one index tensor, with what lies around it. Otherwise
+// `fits` is false.
+struct OneIndex {
+  Array in[3];
+  View v, index;
+  IndexAttrs attrs;
+  KernelCall call;
+  bool fits = false;
+
+  OneIndex(const KernelCall& c, int64_t dim, bool add)
+      : v(c.in[2], c.in[1].shape, c.in[1].rank),
+        index(c.in[1], c.in[1].shape, 0),
+        call{op::index_put, &attrs, in, 3, c.out, 1} {
+    const Array& of = c.in[1];
+    if (of.rank == 0 || c.out[0].numel == 0 || of.numel == 0) return;
+    const int d = normalize_dim(dim, of.rank);
+    fits = true;
+    for (int k = 0; k < of.rank; ++k) fits &= k == d || of.shape[k] == 1 || of.strides[k] == 0;
+    index.rank = 1;
+    index.own_shape[0] = of.shape[d];
+    index.own_strides[0] = of.strides[d];
+    std::copy(c.in[2].strides, c.in[2].strides + of.rank, v.own_strides);
+    attrs.dim = d;
+    attrs.accumulate = add;
+    in[0] = c.in[0];
+    in[1] = *v.seen();
+    in[2] = *index.seen();
+    call.device = c.device;
+    call.stream = c.stream;
+    call.ticket = c.ticket;
+    call.scratch = c.scratch;
+  }
+};
+
+template <bool kAdd>
+std::shared_ptr<const Plan> prepare_scatter(const KernelCall& c) {
+  const OneIndex one(c, c.get_attrs<GatherAttrs>().dim, kAdd);
+  return one.fits ? prepare_places(one.call, one.in[1], 2) : std::make_shared<Plan>();
+}
+
+constexpr int64_t kScatterThreads = 1 << 15, kSourcesOfPart = 64;
+
+// A thread for each line of the scanned dimension, or for a part of its places.
+template <Write kWrite>
+KernelSource scatter_source(const KernelCall& c, const Walk& walk) {
+  const DType type = c.out[0].dtype, word = word_of(type);
+  KernelSource s{.name = c.op.name,
+                 .parameters = {{Parameter::out, word, "y"},
+                                {Parameter::in, c.in[1].dtype, "index"},
+                                {Parameter::in, word, "v"}},
+                 .prelude = true};
+  for (const char* name : {"line", "size", "by", "is", "vs", "largest", "self", "parts"}) {
+    s.parameters.push_back({Parameter::value, DType::i64, name});
+  }
+  walk.declare(s);
+  declare_reports(s);
+  const std::string value = fmt::format("v[{} + j * vs]", walk.place(2));
+  const std::string find =
+      "  td_i64 at = 0;\n" +
+      add_index(fmt::format("index[{} + j * is]", walk.place(1)), "size", "1", false) +
+      fmt::format("  if (at < from || at >= to) continue;\n  at = {} + at * by;\n", walk.place(0));
+  s.body =
+      "  const td_i64 me = (td_i64)td_block(x) * td_threads(x) + td_thread(x);\n"
+      "  if (me >= (td_i64)n * parts) return;\n"
+      "  const td_i64 from = size * (me / n) / parts, to = size * (me / n + 1) / parts;\n" +
+      walk.lines("", fmt::format("({})(me % n)", walk.index()));
+  if (kWrite == Write::extreme) {
+    s.body += extreme_loops(find, value, type);
+  } else {
+    const std::string v = kWrite == Write::add ? added("y[at]", value, type) : value;
+    s.body += scatter_loop(find, fmt::format("y[at] = {};", v));
+  }
+  return s;
+}
+
 template <Write kWrite, class Attrs>
 void run_scatter(const KernelCall& c) {
   start_with(c, &c.in[0]);
@@ -202,6 +276,10 @@ void run_scatter(const KernelCall& c) {
   if (index.numel == 0 || y.numel == 0) return;
   Engine& e = engine_of(c.device);
   const auto& attrs = c.get_attrs<Attrs>();
+  if constexpr (kWrite != Write::extreme) {
+    const OneIndex one(c, attrs.dim, kWrite == Write::add);
+    if (one.fits) return write_places(one.call, one.in[1], 2, kWrite == Write::add);
+  }
   const int dim = y.rank ? normalize_dim(attrs.dim, y.rank) : 0;
   int64_t lines[kMaxRank] = {};
   std::copy(index.shape, index.shape + index.rank, lines);
@@ -213,47 +291,27 @@ void run_scatter(const KernelCall& c) {
   const Array* arrays[] = {of_y.seen(), of_index.seen(), of_v.seen()};
   const Walk walk(lines, y.rank, arrays, 3, -1);
   const uint64_t types = static_cast<uint64_t>(y.dtype) << 4 | static_cast<uint64_t>(index.dtype);
-  const KernelRef k = plain_kernel(e, {&c.op, walk.ways(), types << 8 | walk.shape_key()}, [&] {
-    const DType word = word_of(y.dtype);
-    KernelSource s{.name = c.op.name,
-                   .parameters = {{Parameter::out, word, "y"},
-                                  {Parameter::in, index.dtype, "index"},
-                                  {Parameter::in, word, "v"}},
-                   .prelude = true};
-    for (const char* name : {"line", "size", "by", "is", "vs", "largest", "self"}) {
-      s.parameters.push_back({Parameter::value, DType::i64, name});
-    }
-    walk.declare(s);
-    declare_reports(s);
-    const std::string value = fmt::format("v[{} + j * vs]", walk.place(2));
-    const std::string find =
-        fmt::format("  td_i64 at = {};\n", walk.place(0)) +
-        add_index(fmt::format("index[{} + j * is]", walk.place(1)), "size", "by", false);
-    s.body = walk.lines();
-    if (kWrite == Write::extreme) {
-      s.body += extreme_loops(find, value, y.dtype);
-    } else {
-      const std::string v = kWrite == Write::add ? added("y[at]", value, y.dtype) : value;
-      s.body += scatter_loop(find, fmt::format("y[at] = {};", v));
-    }
-    return s;
-  });
+  const KernelRef k = plain_kernel(e, {&c.op, walk.ways(), types << 8 | walk.shape_key()},
+                                   [&] { return scatter_source<kWrite>(c, walk); });
   Arguments a;
   argue_array(a, y);
   argue_array(a, index);
   argue_array(a, v);
   const auto at = [&](const int64_t* of, int64_t none) { return y.rank ? of[dim] : none; };
-  a.value(at(index.shape, 1)).value(at(y.shape, 1)).value(at(y.strides, 0));
+  const int64_t line = at(index.shape, 1), size = at(y.shape, 1);
+  a.value(line).value(size).value(at(y.strides, 0));
   a.value(at(index.strides, 0)).value(at(v.strides, 0));
   bool largest = false, self = false;
   if constexpr (kWrite == Write::extreme) {
     largest = attrs.largest;
     self = attrs.include_self;
   }
-  a.value(int64_t{largest}).value(int64_t{self});
+  const int64_t most = std::min(size, std::max<int64_t>(line / kSourcesOfPart, 1));
+  const int64_t parts = std::clamp(kScatterThreads / walk.count(), int64_t{1}, most);
+  a.value(int64_t{largest}).value(int64_t{self}).value(parts);
   walk.argue(a);
   argue_reports(a, e, c);
-  launch_each(e, k, walk.count(), a, c.stream);
+  launch_each(e, k, walk.count() * parts, a, c.stream);
 }
 
 // An index into a dimension of size 0 is the host's to report.
@@ -275,10 +333,12 @@ void register_indexing(DeviceKind kind) {
   register_kernel(kind, op::index_backward,
                   {index_backward_supports, nullptr, prepare_index_backward, run_index_backward});
   register_kernel(kind, op::gather, {gather_supports, nullptr, nullptr, run_gather});
-  register_kernel(kind, op::scatter,
-                  {gather_supports, nullptr, nullptr, run_scatter<Write::put, GatherAttrs>});
-  register_kernel(kind, op::scatter_add,
-                  {gather_supports, nullptr, nullptr, run_scatter<Write::add, GatherAttrs>});
+  register_kernel(
+      kind, op::scatter,
+      {gather_supports, nullptr, prepare_scatter<false>, run_scatter<Write::put, GatherAttrs>});
+  register_kernel(
+      kind, op::scatter_add,
+      {gather_supports, nullptr, prepare_scatter<true>, run_scatter<Write::add, GatherAttrs>});
   register_kernel(kind, op::scatter_extreme,
                   {scatter_extreme_supports, nullptr, nullptr,
                    run_scatter<Write::extreme, ScatterExtremeAttrs>});
