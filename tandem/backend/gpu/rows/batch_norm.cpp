@@ -67,24 +67,25 @@ bool like_input(const KernelCall& c, int output, Strides& s) {
 
 // ---- forward
 
-constexpr ChannelProgram kStatistics{
-    .name = "batch_statistics",
-    .states = 3,  // elements, their mean, squares of distances from it
-    .locals = "s$",
-    .start = "a0$ = 0; a1$ = 0; a2$ = 0; s$ = 0;",
-    .take =
-        "if (a0$ == 0) a1$ = v0;\n"
-        "    const T d = v0 - a1$;\n"
-        "    s$ = s$ + d; a2$ = a2$ + d * d; a0$ = a0$ + 1;",
-    .done =
-        "if (a0$ > 0) {\n"
-        "      a2$ = a2$ - s$ * s$ / a0$; a1$ = a1$ + s$ / a0$;\n"
-        "      if (a2$ < 0) a2$ = 0;\n    }",
-    .combine =
-        "if (b0 > 0) {\n"
-        "      const T all = a0$ + b0, d = b1 - a1$, part = b0 / all;\n"
-        "      a2$ = a2$ + b2 + d * d * (a0$ * part); a1$ = a1$ + d * part; a0$ = all;\n"
-        "    }"};
+ChannelProgram statistics_program() {
+  return {.name = "batch_statistics",
+          .states = 3,  // elements, their mean, squares of distances from it
+          .locals = "s$",
+          .start = "a0$ = 0; a1$ = 0; a2$ = 0; s$ = 0;",
+          .take =
+              "if (a0$ == 0) a1$ = v0;\n"
+              "    const T d = v0 - a1$;\n"
+              "    s$ = s$ + d; a2$ = a2$ + d * d; a0$ = a0$ + 1;",
+          .done =
+              "if (a0$ > 0) {\n"
+              "      a2$ = a2$ - s$ * s$ / a0$; a1$ = a1$ + s$ / a0$;\n"
+              "      if (a2$ < 0) a2$ = 0;\n    }",
+          .combine =
+              "if (b0 > 0) {\n"
+              "      const T all = a0$ + b0, d = b1 - a1$, part = b0 / all;\n"
+              "      a2$ = a2$ + b2 + d * d * (a0$ * part); a1$ = a1$ + d * part; a0$ = all;\n"
+              "    }"};
+}
 
 bool train_supports(const KernelCall& c) {
   const Array& x = c.in[0];
@@ -98,7 +99,7 @@ std::shared_ptr<const Plan> prepare_train(const KernelCall& c) {
   const DType wide = wide_type(x->dtype);
   const ChannelCut cut(&x, 1);
   plan->workspace = 3 * whole(static_cast<size_t>(cut.channels) * size_of(wide)) +
-                    whole(cut.bytes_of_parts(kStatistics.states, wide));
+                    whole(cut.bytes_of_parts(statistics_program().states, wide));
   return plan;
 }
 
@@ -114,7 +115,7 @@ void run_train(const KernelCall& c) {
     const bool has = k + 1 < c.n_out && out.data;
     values[k] = has ? out : sums_at(address_of(c.scratch) + static_cast<Address>(k) * line, wide);
   }
-  ChannelProgram program = kStatistics;
+  ChannelProgram program = statistics_program();
   const char* root = wide == DType::f64 ? "td_sqrt_f64" : "td_sqrt_f32";
   program.finish =
       "mean[ch] = a1$; var[ch] = a2$ / count;\n"
@@ -143,13 +144,15 @@ void run_train(const KernelCall& c) {
 
 // ---- backward
 
-constexpr ChannelProgram kGradients{.name = "batch_gradients",
-                                    .states = 2,  // of g, of g times x as it was normalised
-                                    .locals = "m$, q$",
-                                    .start = "a0$ = 0; a1$ = 0; m$ = mean[ch]; q$ = rstd[ch];",
-                                    .take = "a0$ = a0$ + v0; a1$ = a1$ + v0 * ((v1 - m$) * q$);",
-                                    .done = "",
-                                    .combine = "a0$ = a0$ + b0; a1$ = a1$ + b1;"};
+ChannelProgram gradients_program() {
+  return {.name = "batch_gradients",
+          .states = 2,  // of g, of g times x as it was normalised
+          .locals = "m$, q$",
+          .start = "a0$ = 0; a1$ = 0; m$ = mean[ch]; q$ = rstd[ch];",
+          .take = "a0$ = a0$ + v0; a1$ = a1$ + v0 * ((v1 - m$) * q$);",
+          .done = "",
+          .combine = "a0$ = a0$ + b0; a1$ = a1$ + b1;"};
+}
 
 bool backward_fits(const KernelCall& c) {
   const Array& x = c.in[1];
@@ -165,7 +168,7 @@ std::shared_ptr<const Plan> prepare_backward(const KernelCall& c) {
   const DType wide = wide_type(c.in[1].dtype);
   const ChannelCut cut(arrays, 2);
   plan->workspace = 2 * whole(static_cast<size_t>(cut.channels) * size_of(wide)) +
-                    whole(cut.bytes_of_parts(kGradients.states, wide));
+                    whole(cut.bytes_of_parts(gradients_program().states, wide));
   return plan;
 }
 
@@ -180,7 +183,7 @@ void run_backward(const KernelCall& c) {
   std::vector<ChannelArgument> others = {
       in_channels("mean", c.in[2], n), in_channels("rstd", c.in[3], n),
       out_channels("sum_g", sum_g, n), out_channels("sum_gx", sum_gx, n)};
-  ChannelProgram program = kGradients;
+  ChannelProgram program = gradients_program();
   program.finish = "sum_g[ch] = a0$ / count; sum_gx[ch] = a1$ / count;";
   uint64_t variant = 0;
   for (int k = 1; k < 3; ++k) {
