@@ -88,16 +88,16 @@ int run(int argc, char** argv) {
   tandem::init();
   if (part == "--launch") return gpu_launch_costs(device.empty() ? "fake" : device);
   if (part == "--ceilings") return gpu_ceilings(device.empty() ? "cuda" : device);
+  if (part == "--bandwidth") return gpu_bandwidth(device.empty() ? "cuda" : device);
   if (part == "--attention") return gpu_attention(device.empty() ? "cuda" : device);
   truth.device = device.empty() ? "cuda" : device;
   if (part == "--truth") return gpu_truth(truth);
   net.device = device.empty() ? "cuda" : device;
   if (part == "--net") return gpu_net(net);
-  fmt::print(
-      stderr,
-      "usage: bench/gpu --launch | --ceilings | --attention | --net gpt2|bert|resnet50 [--batch N] "
-      "[--steps N] [--eager] [--f32] [--kernels] [--small] [--host] | --truth [--rows a,b*] "
-      "[--tf32]; each with [--device cuda]\n");
+  fmt::print(stderr,
+             "usage: bench/gpu --launch | --ceilings | --bandwidth | --attention | --net "
+             "gpt2|bert|resnet50 [--batch N] [--steps N] [--eager] [--f32] [--kernels] [--small] "
+             "[--host] | --truth [--rows a,b*] [--tf32]; each with [--device cuda]\n");
   return 2;
 }
 }  // namespace

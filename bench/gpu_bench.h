@@ -13,6 +13,8 @@ int gpu_launch_costs(const std::string& device);
 int gpu_ceilings(const std::string& device);
 /// FLOP per second of attention; a backward pass counts five matmuls, however many it makes.
 int gpu_attention(const std::string& device);
+/// Bytes per second of kernels that memory bounds, beside a large copy.
+int gpu_bandwidth(const std::string& device);
 /// Steps of a net ("gpt2", "bert", "resnet50"): items per second, peak bytes, losses, and with
 /// `kernels` where the time is spent. With `host` launches of the fake device do nothing, so that a
 /// step takes what it costs the host.

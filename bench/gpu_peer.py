@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch on the same work as bench/gpu: launch costs, matmuls, and training steps of the same nets.
 
-Usage: python3 bench/gpu_peer.py launch | matmul | attention | net NAME [compile] [BATCH]
+Usage: python3 bench/gpu_peer.py launch | matmul | bandwidth | attention | net NAME [compile] [BATCH]
 """
 import sys
 import time
@@ -101,6 +101,68 @@ def attention():
               f"{2.5e-12 * flops / (seconds(both, 20) - forward):12.1f}   TFLOP/s")
 
 
+def bandwidth():
+    def show(name, nbytes, s):
+        print(f"torch {name:<44}{s * 1e3:10.3f} ms{nbytes * 1e-9 / s:9.0f} GB/s")
+
+    def forward(name, nbytes, f):
+        with torch.no_grad():
+            show(name, nbytes, seconds(f, 20))
+
+    def layer(name, forward_bytes, backward_bytes, leaves, f):
+        gy = torch.ones_like(f())
+        s = seconds(f, 20)
+        both = seconds(lambda: torch.autograd.grad(f(), leaves, gy), 20)
+        show(name, forward_bytes, s)
+        show(name + ", backward", backward_bytes, both - s)
+
+    def size(t):
+        return t.numel() * t.element_size()
+
+    bf16, dev = torch.bfloat16, "cuda"
+    x = torch.ones(1 << 29, device=dev)
+    forward("copy, f32", 2 * size(x), x.clone)
+    forward("x + 1, f32", 2 * size(x), lambda: x + 1.0)
+    forward("to bf16", 1.5 * size(x), lambda: x.to(bf16))
+    forward("sum, f32", size(x), x.sum)
+    x = torch.randn(16384, 3072, device=dev, dtype=bf16)
+    y, bias = x + 1.0, torch.randn(3072, device=dev, dtype=bf16)
+    forward("x + y, bf16", 3 * size(x), lambda: x + y)
+    forward("x + bias, bf16", 2 * size(x), lambda: x + bias)
+    forward("gelu, bf16", 2 * size(x), lambda: F.gelu(x))
+    forward("sum of columns, bf16", size(x), lambda: x.sum(0))
+    forward("sum of rows, bf16", size(x), lambda: x.sum(1))
+    for t, name in ((torch.float32, "f32"), (bf16, "bf16")):
+        square = torch.randn(8192, 8192, device=dev, dtype=t)
+        forward(f"transposed copy, {name}", 2 * size(square), lambda: square.t().contiguous())
+    for t, name in ((bf16, "bf16"), (torch.float32, "f32")):
+        x = torch.randn(16384, 1024, device=dev, dtype=t, requires_grad=True)
+        w = torch.ones(1024, device=dev, dtype=t, requires_grad=True)
+        b = torch.zeros(1024, device=dev, dtype=t, requires_grad=True)
+        n = size(x)
+        layer(f"softmax of 1024, {name}", 2 * n, 3 * n, (x,), lambda: torch.softmax(x, 1))
+        layer(f"layer_norm of 1024, {name}", 2 * n, 3 * n, (x, w, b),
+              lambda: F.layer_norm(x, (1024,), w, b))
+        layer(f"rms_norm of 1024, {name}", 2 * n, 3 * n, (x, w), lambda: F.rms_norm(x, (1024,), w))
+    logits = torch.randn(8192, 50304, device=dev, dtype=bf16, requires_grad=True)
+    labels = torch.randint(0, 50304, (8192,), device=dev)
+    layer("cross_entropy of 50304, bf16", size(logits), 2 * size(logits), (logits,),
+          lambda: F.cross_entropy(logits, labels))
+    table = torch.randn(50304, 768, device=dev, requires_grad=True)
+    ids = torch.randint(0, 50304, (16384,), device=dev)
+    read = ids.numel() * 768 * 4
+    layer("embedding of 768, f32", 2 * read, size(table) + 2 * read, (table,),
+          lambda: F.embedding(ids, table))
+    for memory, name in ((torch.channels_last, "channels-last"), (torch.contiguous_format, "row-major")):
+        x, large = (torch.randn(128, 64, s, s, device=dev, dtype=bf16).contiguous(memory_format=memory)
+                    .requires_grad_() for s in (56, 112))
+        w, b = (torch.ones(64, device=dev, requires_grad=True) for _ in range(2))
+        layer(f"batch_norm, bf16, {name}", 3 * size(x), 5 * size(x), (x, w, b),
+              lambda: F.batch_norm(x, None, None, w, b, True))
+        layer(f"max_pool of 3 by 2, bf16, {name}", 1.75 * size(large), 1.75 * size(large), (large,),
+              lambda: F.max_pool2d(large, 3, 2, 1))
+
+
 def task(name, batch):
     if name == "gpt2":
         batch = batch or 16
@@ -166,6 +228,8 @@ def main():
         return None
     if part == "attention":
         return attention()
+    if part == "bandwidth":
+        return bandwidth()
     for m, k, n in ((8192, 8192, 8192), (16384, 768, 2304), (16384, 768, 3072),
                     (16384, 3072, 768), (16384, 768, 50304), (128, 4096, 4096), (1, 4096, 4096)):
         cells = []

@@ -133,17 +133,34 @@ void for_runs(const TileLoop& loop, int array, int64_t begin, int64_t n, Run run
     row /= loop.size[d];
     offset += index[d] * stride[d];
   }
-  for (int64_t done = 0; done < n;) {
-    const int64_t length = std::min(inner - at, n - done);
-    run(offset + at * stride[loop.rank - 1], done, length);
-    done += length;
-    at = 0;
-    for (int d = loop.rank - 2; d >= 0; --d) {
-      offset += stride[d];
-      if (++index[d] < loop.size[d]) break;
+  const int outer = loop.rank - 2;  // the dimension around the innermost one; -1: there is none
+  const int64_t last = stride[loop.rank - 1];
+  // To the start of the row that follows `rows` rows of dimension `outer`.
+  const auto advance = [&](int64_t rows) {
+    if (outer < 0) return;
+    index[outer] += rows;
+    offset += rows * stride[outer];
+    for (int d = outer; d >= 0 && index[d] == loop.size[d]; --d) {
       offset -= loop.size[d] * stride[d];
       index[d] = 0;
+      if (d == 0) break;
+      offset += stride[d - 1];
+      ++index[d - 1];
     }
+  };
+  for (int64_t done = 0; done < n;) {
+    const int64_t whole =
+        outer < 0 || at != 0 ? 0 : std::min((n - done) / inner, loop.size[outer] - index[outer]);
+    for (int64_t k = 0; k < whole; ++k, done += inner) run(offset + k * stride[outer], done, inner);
+    if (whole > 0) {
+      advance(whole);
+      continue;
+    }
+    const int64_t length = std::min(inner - at, n - done);
+    run(offset + at * last, done, length);
+    done += length;
+    at = 0;
+    if (done < n) advance(1);
   }
 }
 

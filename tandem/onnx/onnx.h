@@ -28,7 +28,7 @@ struct OnnxLoadOptions {
   /// Of a SavedModel: which of its signatures; "": "serving_default", or the only one.
   std::string signature = {};
   /// Where it runs: weights lie there, inputs are brought there, and results stay there. Sizes and
-  /// other settings that nodes read are the host's business.
+  /// other settings that nodes read stay on the host.
   Device device = cpu;
   /// What reading the file may cost, and each run of the model: see BudgetLimits.
   BudgetLimits limits = {};

@@ -4,6 +4,7 @@
 // ones, and how reductions are cut.
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "tandem/backend/gpu/engine_internal.h"
 #include "tandem/compile/compile.h"
@@ -127,6 +128,115 @@ TEST_P(MemoryBound, LoadsAreOf16Bytes) {
   };
   EXPECT_TRUE(loads_groups(x.slice(0, 0, 256, 1)));
   EXPECT_FALSE(loads_groups(x.slice(0, 1, 257, 1)));
+}
+
+// ---- copies
+
+TEST_P(MemoryBound, CopiesOfTransposedArrays) {
+  for (const DType t : {float32, bfloat16, int64, uint8}) {
+    SCOPED_TRACE(to_string(t));
+    const Tensor x = floor(rand({3, 40, 5, 70}) * 100.0).to(t), there = x.to(device_);
+    for (const Shape& order :
+         {Shape{0, 1, 3, 2}, Shape{0, 3, 2, 1}, Shape{3, 1, 2, 0}, Shape{1, 3, 0, 2},
+          Shape{2, 3, 1, 0}, Shape{0, 2, 1, 3}, Shape{2, 0, 1, 3}}) {
+      EXPECT_TRUE(same_bits(there.permute(order).contiguous(), x.permute(order).contiguous()));
+    }
+    const auto parts = [](const Tensor& y) {
+      return y.slice(3, 3, 68, 1).slice(1, 1, 40, 1).transpose(1, 3).contiguous();
+    };
+    EXPECT_TRUE(same_bits(parts(there), parts(x)));
+    EXPECT_TRUE(same_bits(flip(there, {1, 3}), flip(x, {1, 3})));
+    EXPECT_TRUE(same_bits(flip(there.transpose(1, 3), {1}), flip(x.transpose(1, 3), {1})));
+    EXPECT_TRUE(
+        same_bits(cat({there, there.slice(1, 0, 8, 1)}, 1), cat({x, x.slice(1, 0, 8, 1)}, 1)));
+    EXPECT_TRUE(same_bits(there.slice(3, 0, 1, 1).expand({3, 40, 5, 70}).contiguous(),
+                          x.slice(3, 0, 1, 1).expand({3, 40, 5, 70}).contiguous()));
+    EXPECT_TRUE(same_bits(there.slice(2, 1, 3, 1).contiguous(), x.slice(2, 1, 3, 1).contiguous()));
+  }
+}
+
+TEST_P(MemoryBound, Fills) {
+  const DeviceGuard guard(device_);
+  for (const int64_t n : kCounts) {
+    const Tensor x = full({n}, 2.5f), halves = full({n}, 2.5f, float16);
+    EXPECT_EQ(x.to_vector<float>(), std::vector<float>(static_cast<size_t>(n), 2.5f));
+    EXPECT_TRUE(same_bits(halves.to(float32), x));
+  }
+}
+
+// ---- writes by index
+
+// Many equal places, places that are left out, several chunks: the order of the indices, to the
+// bit.
+TEST_P(MemoryBound, GradientsOfEmbeddings) {
+  for (const int64_t width : {1, 3, 8, 40, 64}) {
+    for (const DType t : {float32, bfloat16}) {
+      SCOPED_TRACE(std::to_string(width) + std::string(" ") + to_string(t));
+      const Tensor w = randn({50, width}).to(t), ids = floor(square(rand({700})) * 50.0).to(int64);
+      const Tensor gy = randn({700, width}).to(t);
+      const auto gradient = [&](tandem::Device d, std::optional<int64_t> padding) {
+        const Tensor leaf = w.to(d).detach().requires_grad_();
+        embedding(ids.to(d).reshape({7, 100}), leaf, padding)
+            .backward(gy.to(d).reshape({7, 100, width}));
+        return leaf.grad();
+      };
+      EXPECT_TRUE(same_bits(gradient(device_, {}), gradient(cpu, {})));
+      EXPECT_TRUE(same_bits(gradient(device_, 3), gradient(cpu, 3)));
+      EXPECT_TRUE(same_bits(embedding(ids.to(device_), w.to(device_)), embedding(ids, w)));
+    }
+  }
+}
+
+TEST_P(MemoryBound, WritesByManyIndices) {
+  const int64_t n = 20000;  // two chunks
+  const Tensor x = floor(randn({9, 60, 4}) * 20.0), at = floor(rand({n}) * 60.0).to(int64) - 60;
+  const Tensor rows = floor(rand({n}) * 9.0).to(int32), v = floor(randn({n, 4}) * 20.0);
+  const auto there = [&](const Tensor& t) { return t.to(device_); };
+  for (const bool add : {false, true}) {
+    EXPECT_TRUE(same_bits(index_put(there(x), {there(rows), there(at)}, there(v), add),
+                          index_put(x, {rows, at}, v, add)));
+    const Tensor flat = x.flatten(), of_flat = floor(rand({n}) * 2160.0).to(int64);
+    EXPECT_TRUE(same_bits(index_put(there(flat), {there(of_flat)}, there(v.select(1, 0)), add),
+                          index_put(flat, {of_flat}, v.select(1, 0), add)));
+  }
+  // [outer | index | inner].
+  const Tensor few = at.slice(0, 0, 300, 1) + 60;
+  const Tensor source = randn({9, 300, 4});
+  EXPECT_TRUE(
+      same_bits(index_add(there(x), 1, there(few), there(source)), index_add(x, 1, few, source)));
+  const std::string text =
+      thrown([&] { index_add(there(x), 1, there(few + 55), there(source)).to_vector<float>(); });
+  EXPECT_TRUE(has(text, "out of range")) << text;
+}
+
+// The same index for all lines, an index for each, few long lines and many short ones.
+TEST_P(MemoryBound, Scatters) {
+  const auto there = [&](const Tensor& t) { return t.to(device_); };
+  for (const Shape& shape : {Shape{700}, Shape{2000, 3}, Shape{40, 50}}) {
+    for (const int dim : {0, shape.rank() - 1}) {
+      SCOPED_TRACE(to_string(shape) + " along " + std::to_string(dim));
+      Shape of = shape;
+      of[dim] = 30;
+      Shape once = shape;
+      for (int k = 0; k < once.rank(); ++k) once[k] = 1;
+      once[dim] = shape[dim];
+      const Tensor x = floor(randn(of) * 9.0), v = floor(randn(shape) * 9.0);
+      for (const Tensor& at : {floor(rand(shape) * 30.0).to(int64),
+                               floor(rand(once) * 30.0).to(int32).expand(shape)}) {
+        const Tensor a = there(at.contiguous());
+        EXPECT_TRUE(same_bits(scatter(there(x), dim, a, there(v)), scatter(x, dim, at, v)));
+        EXPECT_TRUE(same_bits(scatter_add(there(x), dim, a, there(v)), scatter_add(x, dim, at, v)));
+      }
+    }
+  }
+  const Tensor x = randn({30, 64}), at = floor(rand({900, 1}) * 30.0).to(int64),
+               v = randn({900, 64});
+  EXPECT_TRUE(same_bits(scatter_add(there(x), 0, there(at).expand({900, 64}), there(v)),
+                        scatter_add(x, 0, at.expand({900, 64}), v)));
+  const std::string text = thrown([&] {
+    scatter_add(there(x), 0, there(at + 20).expand({900, 64}), there(v)).to_vector<float>();
+  });
+  EXPECT_TRUE(has(text, "out of range")) << text;
 }
 
 // ---- reductions

@@ -234,6 +234,34 @@ TEST(Registration, OldAddressesAreNoParams) {
 #endif
 }
 
+// Nor are three of them in order a vector of the layers that lie there by now.
+struct Spare : nn::Module {
+  nn::Linear fc{3, 4};
+  const void* scratch[4];
+  nn::Linear out{4, 2};
+  Spare() { TD_REGISTER(fc, out); }
+};
+
+TEST(Registration, OldAddressesAreNoVectors) {
+  std::array<nn::Linear, 2> others{nn::Linear(3, 4), nn::Linear(3, 4)};
+  const void* const end = others.data() + 2;
+  alignas(Spare) unsigned char bytes[sizeof(Spare)] = {};
+  for (size_t i = 0; i + sizeof(void*) <= sizeof bytes; i += sizeof(void*)) {
+    const void* old = i / sizeof(void*) % 3 == 0 ? others.data() : end;
+    std::memcpy(bytes + i, &old, sizeof old);
+  }
+  asm volatile("" : : "r"(bytes) : "memory");  // they are written
+  auto* net = new (bytes) Spare;
+  EXPECT_EQ(net->parameters().size(), 4u);
+  asm volatile("" : : "r"(bytes) : "memory");
+  size_t left = 0;
+  const void* const first = others.data();
+  for (size_t i = 0; i + sizeof(void*) <= sizeof bytes; i += sizeof(void*))
+    left += std::memcmp(bytes + i, &first, sizeof first) == 0;
+  EXPECT_GT(left, 0u);
+  net->~Spare();
+}
+
 struct Copies : nn::Module {
   std::vector<nn::Linear> stack{3, nn::Linear(4, 4)};
   Copies() { TD_REGISTER(stack); }

@@ -193,8 +193,9 @@ class Object {
       if (stride == 0 || module_at(begin).state().self != 0 || (end - begin) % stride != 0) return;
       for (uintptr_t at = begin; at < end; at += stride)
         if (!all.count(at)) return;
-      // One address after another may be anything.
-      if (end - begin == stride && !in_scope(first->second)) return;
+      // Bytes that nobody has written may show three old addresses where layers of another object
+      // lie by now.
+      if (!in_scope(first->second) && !written_since_registered(i)) return;
     }
     for (uintptr_t at = begin; at < end; at += stride)
       if (trains_something(module_at(at)))

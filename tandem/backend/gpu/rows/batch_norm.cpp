@@ -8,7 +8,6 @@
 
 #include "tandem/backend/gpu/rows/channel_sums_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
-#include "tandem/graph/run/array_walk.h"
 #include "tandem/graph/run/channels_last.h"
 #include "tandem/ops/nn/norm.h"
 
@@ -60,37 +59,33 @@ ChannelArgument number(const char* name, DType t, double v) {
 
 bool dense_or_absent(const KernelCall& c, int i) { return !is_given(c, i) || c.in[i].contiguous; }
 
-const Array& input_of(const KernelCall& c) {
-  return &c.op == &op::batch_norm_backward ? c.in[1] : c.in[0];
-}
 // Channels-last results of channels-last operands.
+template <int input>
 bool like_input(const KernelCall& c, int output, Strides& s) {
-  const Array& x = input_of(c);
-  if (output != 0 || x.contiguous || !detail::is_channels_last(x)) return false;
-  s = detail::channels_last_strides(x.shape, x.rank);
-  return true;
+  return output == 0 && !c.in[input].contiguous && detail::keep_channels_last<input>(c, output, s);
 }
 
 // ---- forward
 
-constexpr ChannelProgram kStatistics{
-    .name = "batch_statistics",
-    .states = 3,  // elements, their mean, squares of distances from it
-    .locals = "s$",
-    .start = "a0$ = 0; a1$ = 0; a2$ = 0; s$ = 0;",
-    .take =
-        "if (a0$ == 0) a1$ = v0;\n"
-        "    const T d = v0 - a1$;\n"
-        "    s$ = s$ + d; a2$ = a2$ + d * d; a0$ = a0$ + 1;",
-    .done =
-        "if (a0$ > 0) {\n"
-        "      a2$ = a2$ - s$ * s$ / a0$; a1$ = a1$ + s$ / a0$;\n"
-        "      if (a2$ < 0) a2$ = 0;\n    }",
-    .combine =
-        "if (b0 > 0) {\n"
-        "      const T all = a0$ + b0, d = b1 - a1$, part = b0 / all;\n"
-        "      a2$ = a2$ + b2 + d * d * (a0$ * part); a1$ = a1$ + d * part; a0$ = all;\n"
-        "    }"};
+ChannelProgram statistics_program() {
+  return {.name = "batch_statistics",
+          .states = 3,  // elements, their mean, squares of distances from it
+          .locals = "s$",
+          .start = "a0$ = 0; a1$ = 0; a2$ = 0; s$ = 0;",
+          .take =
+              "if (a0$ == 0) a1$ = v0;\n"
+              "    const T d = v0 - a1$;\n"
+              "    s$ = s$ + d; a2$ = a2$ + d * d; a0$ = a0$ + 1;",
+          .done =
+              "if (a0$ > 0) {\n"
+              "      a2$ = a2$ - s$ * s$ / a0$; a1$ = a1$ + s$ / a0$;\n"
+              "      if (a2$ < 0) a2$ = 0;\n    }",
+          .combine =
+              "if (b0 > 0) {\n"
+              "      const T all = a0$ + b0, d = b1 - a1$, part = b0 / all;\n"
+              "      a2$ = a2$ + b2 + d * d * (a0$ * part); a1$ = a1$ + d * part; a0$ = all;\n"
+              "    }"};
+}
 
 bool train_supports(const KernelCall& c) {
   const Array& x = c.in[0];
@@ -104,7 +99,7 @@ std::shared_ptr<const Plan> prepare_train(const KernelCall& c) {
   const DType wide = wide_type(x->dtype);
   const ChannelCut cut(&x, 1);
   plan->workspace = 3 * whole(static_cast<size_t>(cut.channels) * size_of(wide)) +
-                    whole(cut.bytes_of_parts(kStatistics.states, wide));
+                    whole(cut.bytes_of_parts(statistics_program().states, wide));
   return plan;
 }
 
@@ -120,7 +115,7 @@ void run_train(const KernelCall& c) {
     const bool has = k + 1 < c.n_out && out.data;
     values[k] = has ? out : sums_at(address_of(c.scratch) + static_cast<Address>(k) * line, wide);
   }
-  ChannelProgram program = kStatistics;
+  ChannelProgram program = statistics_program();
   const char* root = wide == DType::f64 ? "td_sqrt_f64" : "td_sqrt_f32";
   program.finish =
       "mean[ch] = a1$; var[ch] = a2$ / count;\n"
@@ -149,13 +144,15 @@ void run_train(const KernelCall& c) {
 
 // ---- backward
 
-constexpr ChannelProgram kGradients{.name = "batch_gradients",
-                                    .states = 2,  // of g, of g times x as it was normalised
-                                    .locals = "m$, q$",
-                                    .start = "a0$ = 0; a1$ = 0; m$ = mean[ch]; q$ = rstd[ch];",
-                                    .take = "a0$ = a0$ + v0; a1$ = a1$ + v0 * ((v1 - m$) * q$);",
-                                    .done = "",
-                                    .combine = "a0$ = a0$ + b0; a1$ = a1$ + b1;"};
+ChannelProgram gradients_program() {
+  return {.name = "batch_gradients",
+          .states = 2,  // of g, of g times x as it was normalised
+          .locals = "m$, q$",
+          .start = "a0$ = 0; a1$ = 0; m$ = mean[ch]; q$ = rstd[ch];",
+          .take = "a0$ = a0$ + v0; a1$ = a1$ + v0 * ((v1 - m$) * q$);",
+          .done = "",
+          .combine = "a0$ = a0$ + b0; a1$ = a1$ + b1;"};
+}
 
 bool backward_fits(const KernelCall& c) {
   const Array& x = c.in[1];
@@ -171,7 +168,7 @@ std::shared_ptr<const Plan> prepare_backward(const KernelCall& c) {
   const DType wide = wide_type(c.in[1].dtype);
   const ChannelCut cut(arrays, 2);
   plan->workspace = 2 * whole(static_cast<size_t>(cut.channels) * size_of(wide)) +
-                    whole(cut.bytes_of_parts(kGradients.states, wide));
+                    whole(cut.bytes_of_parts(gradients_program().states, wide));
   return plan;
 }
 
@@ -186,7 +183,7 @@ void run_backward(const KernelCall& c) {
   std::vector<ChannelArgument> others = {
       in_channels("mean", c.in[2], n), in_channels("rstd", c.in[3], n),
       out_channels("sum_g", sum_g, n), out_channels("sum_gx", sum_gx, n)};
-  ChannelProgram program = kGradients;
+  ChannelProgram program = gradients_program();
   program.finish = "sum_g[ch] = a0$ / count; sum_gx[ch] = a1$ / count;";
   uint64_t variant = 0;
   for (int k = 1; k < 3; ++k) {
@@ -221,9 +218,9 @@ void run_backward(const KernelCall& c) {
 // Each takes every float for its operands and results: Kernel::converts.
 void register_batch_norm(DeviceKind kind) {
   register_kernel(kind, op::batch_norm_train,
-                  {train_supports, like_input, prepare_train, run_train, true});
+                  {train_supports, like_input<0>, prepare_train, run_train, true});
   register_kernel(kind, op::batch_norm_backward,
-                  {backward_fits, like_input, prepare_backward, run_backward, true});
+                  {backward_fits, like_input<1>, prepare_backward, run_backward, true});
 }
 
 }  // namespace tandem::gpu

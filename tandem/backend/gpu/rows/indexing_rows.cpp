@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows that read and write by index. An index out of range is reported and clamped. Writes to equal
-// places happen in the order of the indices, so sums are deterministic and have the CPU's bits: a
-// thread owns a column of the result, or a part of its rows, and walks all indices.
+// places happen in the order of the indices, so sums are deterministic and have the CPU's bits
+// (index_writes.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "tandem/backend/gpu/rows/call_internal.h"
+#include "tandem/backend/gpu/rows/index_call_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/index/index.h"
@@ -16,31 +16,7 @@
 #include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem::gpu {
-namespace {
 
-constexpr int64_t kThreadsWanted = 1 << 15;
-
-// An array seen with other strides, which it owns.
-struct View : Array {
-  int64_t own_shape[kMaxRank] = {}, own_strides[kMaxRank] = {};
-
-  View(const Array& of, const int64_t* shape, int rank_) : Array(of) {
-    std::copy(shape, shape + rank_, own_shape);
-    rank = static_cast<uint8_t>(rank_);
-  }
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
-  // After own_strides are set.
-  const Array* seen() {
-    shape = own_shape;
-    strides = own_strides;
-    numel = 1;
-    for (int d = 0; d < rank; ++d) numel *= own_shape[d];
-    return this;
-  }
-};
-
-// "{ ... at += c * step; }" for index `name`, which is checked.
 std::string add_index(const std::string& index, const std::string& size, const std::string& step,
                       bool wrap) {
   return fmt::format(
@@ -60,61 +36,22 @@ std::string added(const std::string& y, const std::string& v, DType t) {
   return fmt::format("({})((td_u64){} + (td_u64){})", td_type(t), y, v);
 }
 
-// One call of index, index_put or index_backward: v has the dims of the index tensors in place of
-// x's indexed ones, [outer | index dims | inner].
-struct IndexCall {
-  const Array &x, &v;
-  const KernelCall& c;
-  const IndexAttrs& attrs;
-  int first, n, d, index_rank;
+namespace {
 
-  IndexCall(const KernelCall& call, const Array& x_, const Array& v_, int first_)
-      : x(x_),
-        v(v_),
-        c(call),
-        attrs(call.get_attrs<IndexAttrs>()),
-        first(first_),
-        n(call.n_in - first_),
-        d(normalize_dim(attrs.dim, x_.rank)),
-        index_rank(v_.rank - (x_.rank - n)) {}
-
-  // x at index 0 over v's dims, without the index dims if `outer` only.
-  void place_x(View& view) const {
-    for (int i = 0; i < d; ++i) view.own_strides[i] = x.strides[i];
-    for (int i = d + n; i < x.rank; ++i) {
-      view.own_strides[i - n + view.rank - (x.rank - n)] = x.strides[i];
-    }
+// Groups of elements behind an index, which moves by whole ones.
+void group_places(Walk& walk, const IndexCall& call, const Array& y) {
+  for (int g = static_cast<int>(16 / size_of(y.dtype)); g > 1; g /= 2) {
+    bool fits = lies_on_groups(y, g) && lies_on_groups(call.x, g);
+    for (int k = 0; k < call.n; ++k) fits &= call.x.strides[call.d + k] % g == 0;
+    Walk groups = walk;
+    if (!fits || !groups.group(g) || groups.has_tail()) continue;
+    bool one_index = groups.in_groups(0) && groups.in_groups(1);
+    for (int k = 0; k < call.n; ++k) one_index &= !groups.in_groups(2 + k);
+    if (!one_index) continue;
+    walk = groups;
+    return;
   }
-  // Index tensor k over v's dims.
-  void place_index(int k, View& view) const {
-    const Array& index = c.in[first + k];
-    for (int r = 0; r < index.rank; ++r) {
-      if (index.shape[r] != 1) view.own_strides[d + index_rank - index.rank + r] = index.strides[r];
-    }
-  }
-  void argue_places(Arguments& a) const {
-    for (int k = 0; k < n; ++k) a.value(x.shape[d + k]).value(x.strides[d + k]);
-  }
-  void declare_places(KernelSource& s) const {
-    for (int k = 0; k < n; ++k) {
-      s.parameters.push_back({Parameter::value, DType::i64, fmt::format("size{}", k)});
-      s.parameters.push_back({Parameter::value, DType::i64, fmt::format("by{}", k)});
-    }
-  }
-  void declare_indices(KernelSource& s) const {
-    for (int k = 0; k < n; ++k) {
-      s.parameters.push_back({Parameter::in, c.in[first + k].dtype, fmt::format("index{}", k)});
-    }
-  }
-  void argue_indices(Arguments& a) const {
-    for (int k = 0; k < n; ++k) argue_array(a, c.in[first + k]);
-  }
-  uint64_t types() const {
-    uint64_t bits = static_cast<uint64_t>(x.dtype) | uint64_t{attrs.wrap} << 4;
-    for (int k = 0; k < n; ++k) bits = bits << 1 | (c.in[first + k].dtype == DType::i64);
-    return bits << 4 | static_cast<uint64_t>(n);
-  }
-};
+}
 
 void run_index(const KernelCall& c) {
   const Array &x = c.in[0], &y = c.out[0];
@@ -129,8 +66,10 @@ void run_index(const KernelCall& c) {
     k < 0 ? call.place_x(view) : call.place_index(k, view);
     arrays[2 + k] = view.seen();
   }
-  const Walk walk(y.shape, y.rank, arrays, 2 + call.n, -1);
-  const KernelId id{&op::index, walk.ways(), call.types() << 8 | walk.shape_key()};
+  Walk walk(y.shape, y.rank, arrays, 2 + call.n, -1);
+  group_places(walk, call, y);
+  const uint64_t types = call.types() << 5 | static_cast<uint64_t>(walk.grouped());
+  const KernelId id{&op::index, walk.ways(), types << 8 | walk.shape_key()};
   const KernelRef k = plain_kernel(e, id, [&] {
     const DType word = word_of(y.dtype);
     KernelSource s{.name = "index",
@@ -139,12 +78,20 @@ void run_index(const KernelCall& c) {
     call.declare_places(s);
     walk.declare(s);
     declare_reports(s);
-    s.body = walk.lines() + fmt::format("  td_i64 at = {};\n", walk.place(1));
+    s.body = walk.lines() +
+             fmt::format("  td_i64 at = (td_i64){} * {};\n", walk.place(1), walk.grouped());
     for (int i = 0; i < call.n; ++i) {
       s.body += add_index(fmt::format("index{}[{}]", i, walk.place(2 + i)),
                           fmt::format("size{}", i), fmt::format("by{}", i), call.attrs.wrap);
     }
-    s.body += fmt::format("  y[{}] = x[at];\n", walk.place(0));
+    if (const int group = walk.grouped(); group == 1) {
+      s.body += fmt::format("  y[{}] = x[at];\n", walk.place(0));
+    } else {
+      s.body += fmt::format(
+          "  td_line({0}, line, {1});\n  td_load({1}, line, x, at / {1});\n"
+          "  td_store({1}, y, {2}, line);\n",
+          td_type(word), group, walk.place(0));
+    }
     return s;
   });
   Arguments a;
@@ -157,111 +104,12 @@ void run_index(const KernelCall& c) {
   launch_each(e, k, walk.count(), a, c.stream);
 }
 
-// The text of write_places(): `kept` walks [outer | inner] of y and v, `indices` the index dims of
-// v and the index tensors.
-struct WriteText {
-  const IndexCall& call;
-  const Walk &kept, &indices;
-  DType dtype;
-  bool add, skips;
-
-  KernelSource source() const;
-};
-
-KernelSource WriteText::source() const {
-  const DType word = word_of(dtype);
-  KernelSource s{.name = "index_put",
-                 .parameters = {{Parameter::out, word, "y"}, {Parameter::in, word, "v"}},
-                 .prelude = true};
-  call.declare_indices(s);
-  call.declare_places(s);
-  kept.declare(s);
-  indices.declare(s, "q");
-  for (const char* name : {"rows", "parts", "skip"}) {
-    s.parameters.push_back({Parameter::value, DType::i64, name});
-  }
-  declare_reports(s);
-  const std::string id_line =
-      "  const td_i64 me = (td_i64)td_block(x) * td_threads(x) + td_thread(x);\n"
-      "  if (me >= (td_i64)n * parts) return;\n"
-      "  const td_i64 part = me / n;\n"
-      "  const td_i64 from = rows * part / parts, to = rows * (part + 1) / parts;\n";
-  s.body = id_line + kept.lines("", fmt::format("({})(me % n)", kept.index()));
-  s.body += fmt::format("  for ({} j = 0; j < qn; ++j) {{\n", indices.index());
-  s.body += indices.lines("q", "j");
-  const auto at_index = [&](int i) {
-    return fmt::format("index{}[{}]", i, indices.place(1 + i, "q"));
-  };
-  if (skips) s.body += fmt::format("  if ({} == skip) continue;\n", at_index(call.n - 1));
-  s.body += "  td_i64 at = 0;\n" + add_index(at_index(0), "size0", "1", call.attrs.wrap) +
-            "  if (at < from || at >= to) continue;\n  at *= by0;\n";
-  for (int i = 1; i < call.n; ++i) {
-    s.body +=
-        add_index(at_index(i), fmt::format("size{}", i), fmt::format("by{}", i), call.attrs.wrap);
-  }
-  const std::string to = fmt::format("y[{} + at]", kept.place(0));
-  const std::string value = fmt::format("v[{} + {}]", kept.place(1), indices.place(0, "q"));
-  s.body += fmt::format("  {} = {};\n  }}\n", to, add ? added(to, value, dtype) : value);
-  return s;
+std::shared_ptr<const Plan> prepare_index_put(const KernelCall& c) {
+  return prepare_places(c, c.in[1], 2);
 }
-
-// y[at e] = or += v[e] for every index e in order. A thread has one element of [outer | inner], and
-// one of `parts` ranges of the first indexed dimension.
-void write_places(const KernelCall& c, const Array& v, int first, bool add) {
-  const Array& y = c.out[0];
-  Engine& e = engine_of(c.device);
-  const IndexCall call(c, y, v, first);
-  int64_t kept_shape[kMaxRank], index_shape[kMaxRank];
-  int kept_rank = 0;
-  for (int i = 0; i < v.rank; ++i) {
-    const bool indexed = i >= call.d && i < call.d + call.index_rank;
-    if (!indexed) kept_shape[kept_rank++] = v.shape[i];
-    if (indexed) index_shape[i - call.d] = v.shape[i];
-  }
-  View y_kept(y, kept_shape, kept_rank), v_kept(v, kept_shape, kept_rank);
-  View v_index(v, index_shape, call.index_rank);
-  call.place_x(y_kept);
-  for (int i = 0, k = 0; i < v.rank; ++i) {
-    if (i >= call.d && i < call.d + call.index_rank)
-      v_index.own_strides[i - call.d] = v.strides[i];
-    else
-      v_kept.own_strides[k++] = v.strides[i];
-  }
-  const Array* kept_arrays[] = {y_kept.seen(), v_kept.seen()};
-  const Walk kept(kept_shape, kept_rank, kept_arrays, 2, -1);
-  std::vector<std::unique_ptr<View>> views;
-  const Array* index_arrays[1 + kMaxRank] = {v_index.seen()};
-  for (int k = 0; k < call.n; ++k) {
-    const Array& index = c.in[first + k];
-    View& view = *views.emplace_back(std::make_unique<View>(index, index_shape, call.index_rank));
-    for (int r = 0; r < index.rank; ++r) {
-      if (index.shape[r] != 1)
-        view.own_strides[call.index_rank - index.rank + r] = index.strides[r];
-    }
-    index_arrays[1 + k] = view.seen();
-  }
-  const Walk indices(index_shape, call.index_rank, index_arrays, 1 + call.n, -1);
-  if (kept.count() == 0 || indices.count() == 0) return;
-  const int64_t rows = y.shape[call.d];
-  const int64_t parts = std::clamp(kThreadsWanted / kept.count(), int64_t{1}, rows);
-  const bool skips = call.attrs.skip >= 0;
-  const uint64_t variant = (call.types() << 1 | add) << 1 | skips;
-  const KernelId id{add ? &op::index_backward : &op::index_put, kept.ways() ^ indices.ways() << 4,
-                    (variant << 8 | kept.shape_key()) << 8 | indices.shape_key()};
-  const WriteText text{call, kept, indices, y.dtype, add, skips};
-  const KernelRef k = plain_kernel(e, id, [&] { return text.source(); });
-  Arguments a;
-  argue_array(a, y);
-  argue_array(a, v);
-  call.argue_indices(a);
-  call.argue_places(a);
-  kept.argue(a);
-  indices.argue(a);
-  a.value(rows).value(parts).value(call.attrs.skip);
-  argue_reports(a, e, c);
-  launch_each(e, k, kept.count() * parts, a, c.stream);
+std::shared_ptr<const Plan> prepare_index_backward(const KernelCall& c) {
+  return prepare_places(c, c.in[0], 1);
 }
-
 void run_index_put(const KernelCall& c) {
   start_with(c, &c.in[0]);
   write_places(c, c.in[1], 2, c.get_attrs<IndexAttrs>().accumulate);
@@ -346,7 +194,81 @@ std::string extreme_loops(const std::string& find, const std::string& value, DTy
          scatter_loop(find, "const " + beats);
 }
 
-// A thread for each line of the scanned dimension.
+// The same index for all lines: a write by one index tensor, with what lies around it. Otherwise
+// `fits` is false.
+struct OneIndex {
+  Array in[3];
+  View v, index;
+  IndexAttrs attrs;
+  KernelCall call;
+  bool fits = false;
+
+  OneIndex(const KernelCall& c, int64_t dim, bool add)
+      : v(c.in[2], c.in[1].shape, c.in[1].rank),
+        index(c.in[1], c.in[1].shape, 0),
+        call{op::index_put, &attrs, in, 3, c.out, 1} {
+    const Array& of = c.in[1];
+    if (of.rank == 0 || c.out[0].numel == 0 || of.numel == 0) return;
+    const int d = normalize_dim(dim, of.rank);
+    fits = true;
+    for (int k = 0; k < of.rank; ++k) fits &= k == d || of.shape[k] == 1 || of.strides[k] == 0;
+    index.rank = 1;
+    index.own_shape[0] = of.shape[d];
+    index.own_strides[0] = of.strides[d];
+    std::copy(c.in[2].strides, c.in[2].strides + of.rank, v.own_strides);
+    attrs.dim = d;
+    attrs.accumulate = add;
+    in[0] = c.in[0];
+    in[1] = *v.seen();
+    in[2] = *index.seen();
+    call.device = c.device;
+    call.stream = c.stream;
+    call.ticket = c.ticket;
+    call.scratch = c.scratch;
+  }
+};
+
+template <bool kAdd>
+std::shared_ptr<const Plan> prepare_scatter(const KernelCall& c) {
+  const OneIndex one(c, c.get_attrs<GatherAttrs>().dim, kAdd);
+  return one.fits ? prepare_places(one.call, one.in[1], 2) : std::make_shared<Plan>();
+}
+
+constexpr int64_t kScatterThreads = 1 << 15, kSourcesOfPart = 64;
+
+// A thread for each line of the scanned dimension, or for a part of its places.
+template <Write kWrite>
+KernelSource scatter_source(const KernelCall& c, const Walk& walk) {
+  const DType type = c.out[0].dtype, word = word_of(type);
+  KernelSource s{.name = c.op.name,
+                 .parameters = {{Parameter::out, word, "y"},
+                                {Parameter::in, c.in[1].dtype, "index"},
+                                {Parameter::in, word, "v"}},
+                 .prelude = true};
+  for (const char* name : {"line", "size", "by", "is", "vs", "largest", "self", "parts"}) {
+    s.parameters.push_back({Parameter::value, DType::i64, name});
+  }
+  walk.declare(s);
+  declare_reports(s);
+  const std::string value = fmt::format("v[{} + j * vs]", walk.place(2));
+  const std::string find =
+      "  td_i64 at = 0;\n" +
+      add_index(fmt::format("index[{} + j * is]", walk.place(1)), "size", "1", false) +
+      fmt::format("  if (at < from || at >= to) continue;\n  at = {} + at * by;\n", walk.place(0));
+  s.body =
+      "  const td_i64 me = (td_i64)td_block(x) * td_threads(x) + td_thread(x);\n"
+      "  if (me >= (td_i64)n * parts) return;\n"
+      "  const td_i64 from = size * (me / n) / parts, to = size * (me / n + 1) / parts;\n" +
+      walk.lines("", fmt::format("({})(me % n)", walk.index()));
+  if (kWrite == Write::extreme) {
+    s.body += extreme_loops(find, value, type);
+  } else {
+    const std::string v = kWrite == Write::add ? added("y[at]", value, type) : value;
+    s.body += scatter_loop(find, fmt::format("y[at] = {};", v));
+  }
+  return s;
+}
+
 template <Write kWrite, class Attrs>
 void run_scatter(const KernelCall& c) {
   start_with(c, &c.in[0]);
@@ -354,6 +276,10 @@ void run_scatter(const KernelCall& c) {
   if (index.numel == 0 || y.numel == 0) return;
   Engine& e = engine_of(c.device);
   const auto& attrs = c.get_attrs<Attrs>();
+  if constexpr (kWrite != Write::extreme) {
+    const OneIndex one(c, attrs.dim, kWrite == Write::add);
+    if (one.fits) return write_places(one.call, one.in[1], 2, kWrite == Write::add);
+  }
   const int dim = y.rank ? normalize_dim(attrs.dim, y.rank) : 0;
   int64_t lines[kMaxRank] = {};
   std::copy(index.shape, index.shape + index.rank, lines);
@@ -365,47 +291,27 @@ void run_scatter(const KernelCall& c) {
   const Array* arrays[] = {of_y.seen(), of_index.seen(), of_v.seen()};
   const Walk walk(lines, y.rank, arrays, 3, -1);
   const uint64_t types = static_cast<uint64_t>(y.dtype) << 4 | static_cast<uint64_t>(index.dtype);
-  const KernelRef k = plain_kernel(e, {&c.op, walk.ways(), types << 8 | walk.shape_key()}, [&] {
-    const DType word = word_of(y.dtype);
-    KernelSource s{.name = c.op.name,
-                   .parameters = {{Parameter::out, word, "y"},
-                                  {Parameter::in, index.dtype, "index"},
-                                  {Parameter::in, word, "v"}},
-                   .prelude = true};
-    for (const char* name : {"line", "size", "by", "is", "vs", "largest", "self"}) {
-      s.parameters.push_back({Parameter::value, DType::i64, name});
-    }
-    walk.declare(s);
-    declare_reports(s);
-    const std::string value = fmt::format("v[{} + j * vs]", walk.place(2));
-    const std::string find =
-        fmt::format("  td_i64 at = {};\n", walk.place(0)) +
-        add_index(fmt::format("index[{} + j * is]", walk.place(1)), "size", "by", false);
-    s.body = walk.lines();
-    if (kWrite == Write::extreme) {
-      s.body += extreme_loops(find, value, y.dtype);
-    } else {
-      const std::string v = kWrite == Write::add ? added("y[at]", value, y.dtype) : value;
-      s.body += scatter_loop(find, fmt::format("y[at] = {};", v));
-    }
-    return s;
-  });
+  const KernelRef k = plain_kernel(e, {&c.op, walk.ways(), types << 8 | walk.shape_key()},
+                                   [&] { return scatter_source<kWrite>(c, walk); });
   Arguments a;
   argue_array(a, y);
   argue_array(a, index);
   argue_array(a, v);
   const auto at = [&](const int64_t* of, int64_t none) { return y.rank ? of[dim] : none; };
-  a.value(at(index.shape, 1)).value(at(y.shape, 1)).value(at(y.strides, 0));
+  const int64_t line = at(index.shape, 1), size = at(y.shape, 1);
+  a.value(line).value(size).value(at(y.strides, 0));
   a.value(at(index.strides, 0)).value(at(v.strides, 0));
   bool largest = false, self = false;
   if constexpr (kWrite == Write::extreme) {
     largest = attrs.largest;
     self = attrs.include_self;
   }
-  a.value(int64_t{largest}).value(int64_t{self});
+  const int64_t most = std::min(size, std::max<int64_t>(line / kSourcesOfPart, 1));
+  const int64_t parts = std::clamp(kScatterThreads / walk.count(), int64_t{1}, most);
+  a.value(int64_t{largest}).value(int64_t{self}).value(parts);
   walk.argue(a);
   argue_reports(a, e, c);
-  launch_each(e, k, walk.count(), a, c.stream);
+  launch_each(e, k, walk.count() * parts, a, c.stream);
 }
 
 // An index into a dimension of size 0 is the host's to report.
@@ -422,14 +328,17 @@ bool scatter_extreme_supports(const KernelCall& c) {
 
 void register_indexing(DeviceKind kind) {
   register_kernel(kind, op::index, {index_supports, nullptr, nullptr, run_index});
-  register_kernel(kind, op::index_put, {index_put_supports, nullptr, nullptr, run_index_put});
+  register_kernel(kind, op::index_put,
+                  {index_put_supports, nullptr, prepare_index_put, run_index_put});
   register_kernel(kind, op::index_backward,
-                  {index_backward_supports, nullptr, nullptr, run_index_backward});
+                  {index_backward_supports, nullptr, prepare_index_backward, run_index_backward});
   register_kernel(kind, op::gather, {gather_supports, nullptr, nullptr, run_gather});
-  register_kernel(kind, op::scatter,
-                  {gather_supports, nullptr, nullptr, run_scatter<Write::put, GatherAttrs>});
-  register_kernel(kind, op::scatter_add,
-                  {gather_supports, nullptr, nullptr, run_scatter<Write::add, GatherAttrs>});
+  register_kernel(
+      kind, op::scatter,
+      {gather_supports, nullptr, prepare_scatter<false>, run_scatter<Write::put, GatherAttrs>});
+  register_kernel(
+      kind, op::scatter_add,
+      {gather_supports, nullptr, prepare_scatter<true>, run_scatter<Write::add, GatherAttrs>});
   register_kernel(kind, op::scatter_extreme,
                   {scatter_extreme_supports, nullptr, nullptr,
                    run_scatter<Write::extreme, ScatterExtremeAttrs>});
