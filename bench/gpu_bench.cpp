@@ -47,6 +47,7 @@ int run(int argc, char** argv) {
   using namespace tandem::bench;
   std::string part, device;
   GpuNet net;
+  GpuTruth truth;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
@@ -62,6 +63,10 @@ int run(int argc, char** argv) {
     } else if (word == "--net") {
       part = word;
       net.name = value();
+    } else if (word == "--rows") {
+      truth.rows = value();
+    } else if (word == "--tf32") {
+      truth.tf32 = true;
     } else if (word == "--batch") {
       net.batch = number();
     } else if (word == "--steps") {
@@ -74,6 +79,8 @@ int run(int argc, char** argv) {
       net.kernels = true;
     } else if (word == "--small") {
       net.small = true;
+    } else if (word == "--host") {
+      net.host = true;
     } else {
       part = word;
     }
@@ -83,12 +90,14 @@ int run(int argc, char** argv) {
   if (part == "--ceilings") return gpu_ceilings(device.empty() ? "cuda" : device);
   if (part == "--bandwidth") return gpu_bandwidth(device.empty() ? "cuda" : device);
   if (part == "--attention") return gpu_attention(device.empty() ? "cuda" : device);
+  truth.device = device.empty() ? "cuda" : device;
+  if (part == "--truth") return gpu_truth(truth);
   net.device = device.empty() ? "cuda" : device;
   if (part == "--net") return gpu_net(net);
   fmt::print(stderr,
              "usage: bench/gpu --launch | --ceilings | --bandwidth | --attention | --net "
-             "gpt2|bert|resnet50 [--batch N] "
-             "[--steps N] [--eager] [--f32] [--kernels] [--small]; each with [--device cuda]\n");
+             "gpt2|bert|resnet50 [--batch N] [--steps N] [--eager] [--f32] [--kernels] [--small] "
+             "[--host] | --truth [--rows a,b*] [--tf32]; each with [--device cuda]\n");
   return 2;
 }
 }  // namespace

@@ -16,12 +16,21 @@ int gpu_attention(const std::string& device);
 /// Bytes per second of kernels that memory bounds, beside a large copy.
 int gpu_bandwidth(const std::string& device);
 /// Steps of a net ("gpt2", "bert", "resnet50"): items per second, peak bytes, losses, and with
-/// `kernels` where the time is spent.
+/// `kernels` where the time is spent. With `host` launches of the fake device do nothing, so that a
+/// step takes what it costs the host.
 struct GpuNet {
   std::string name, device;
   long batch = 0, steps = 20;
-  bool compiled = true, autocast = true, kernels = false, small = false;
+  bool compiled = true, autocast = true, kernels = false, small = false, host = false;
 };
 int gpu_net(const GpuNet& what);
+/// Every row of the op table's tests (or of `rows`: names with commas between, "conv*" all that
+/// begin so) in f32, bf16 and f16, on dense, strided, odd and empty inputs: a line for each that is
+/// not what the CPU has, and 3.
+struct GpuTruth {
+  std::string device, rows;
+  bool tf32 = false;
+};
+int gpu_truth(const GpuTruth& what);
 
 }  // namespace tandem::bench

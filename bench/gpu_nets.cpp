@@ -7,6 +7,7 @@
 
 #include "bench/gpu_bench.h"
 #include "tandem/backend/gpu/engine_internal.h"
+#include "tandem/backend/gpu/fake/fake_driver.h"
 #include "tandem/backend/gpu/kernel_times.h"
 #include "tandem/models/text/gpt.h"
 #include "tandem/models/vision/resnet.h"
@@ -97,6 +98,9 @@ Task make_task(const GpuNet& what, Device d) {
 int gpu_net(const GpuNet& what) {
   using Clock = std::chrono::steady_clock;
   manual_seed(1);
+  if (what.host) {
+    gpu::set_fake_options({.delays = false, .checks_waits = false, .runs_kernels = false});
+  }
   const Device d = device_named(what.device);
   Task t = make_task(what, d);
   optim::AdamW opt(t.net->parameters(), {.lr = 1e-4});
@@ -118,6 +122,7 @@ int gpu_net(const GpuNet& what) {
   const double compile_seconds = std::chrono::duration<double>(Clock::now() - begin_all).count();
   for (int i = 0; i < 4; ++i) (void)step();
   synchronize(d);
+  reset_step_graph_counts();
   double best = 1e30;
   Tensor loss;
   for (int run = 0; run < 3; ++run) {
@@ -138,6 +143,12 @@ int gpu_net(const GpuNet& what) {
   fmt::print("first step {:.1f} s, loss {:.4f} -> {:.4f}, {:.2f} GB at most, {} on the host\n",
              compile_seconds, first, loss.item<float>(),
              static_cast<double>(stats.max_allocated) * 1e-9, host_runs().calls);
+  const StepGraphCounts graphs = step_graph_counts();
+  fmt::print("{} of {} steps replayed, {:.0f} launches each{}{}\n", graphs.replays, 3 * what.steps,
+             graphs.replays
+                 ? static_cast<double>(graphs.launches) / static_cast<double>(graphs.replays)
+                 : 0.0,
+             graphs.last_problem.empty() ? "" : "; ", graphs.last_problem);
   if (!what.kernels) return 0;
   gpu::record_kernel_times(d, true);
   for (int i = 0; i < 3; ++i) (void)step();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -53,8 +54,9 @@ std::atomic<bool>& allowed() {
 // ---- calls that may report
 
 // A device's error is read some time after the call: these many calls back it is still known whose
-// it was.
-constexpr uint32_t kTickets = 4096;
+// it was. Tickets from kFirstKept on are of recorded calls, and known until they are dropped and as
+// many others are.
+constexpr uint32_t kTickets = 4096, kFirstKept = uint32_t{1} << 31;
 struct Ticket {
   uint32_t number = 0;
   const OpDef* op = nullptr;
@@ -63,8 +65,16 @@ struct Ticket {
 };
 struct Ledger {
   std::mutex lock;
-  uint32_t next = 1;
+  uint32_t next = 1, next_kept = kFirstKept;
   std::vector<Ticket> tickets{kTickets};
+  std::map<uint32_t, Ticket> kept;
+  std::deque<uint32_t> dropped;
+
+  Ticket find(uint32_t number) const {
+    if (number < kFirstKept) return tickets[number % kTickets];
+    const auto at = kept.find(number);
+    return at == kept.end() ? Ticket{} : at->second;
+  }
 };
 Ledger& ledger() {
   static auto* l = new Ledger;
@@ -78,7 +88,7 @@ void throw_reported(Device device) {
   Ticket t;
   {
     std::lock_guard hold(ledger().lock);
-    t = ledger().tickets[error.ticket % kTickets];
+    t = ledger().find(error.ticket);
   }
   TD_CHECK(t.op && t.number == error.ticket, Internal,
            "a kernel on {} reported code {} with value {}, too long ago to say which", device,
@@ -164,9 +174,32 @@ uint32_t take_ticket(const OpDef& op, SourceLocation loc) {
   Ledger& l = ledger();
   std::lock_guard hold(l.lock);
   const uint32_t n = l.next;
-  l.next = n + 1 == 0 ? 1 : n + 1;
+  l.next = n + 1 == kFirstKept ? 1 : n + 1;
   l.tickets[n % kTickets] = {n, &op, loc, current_layer()};
   return n;
+}
+
+uint32_t keep_ticket(const OpDef& op, SourceLocation loc) {
+  if (!op.error_texts[0]) return 0;
+  Ledger& l = ledger();
+  std::lock_guard hold(l.lock);
+  uint32_t n = 0;
+  do {
+    n = l.next_kept++;
+    if (l.next_kept == 0) l.next_kept = kFirstKept;
+  } while (l.kept.count(n));
+  l.kept[n] = {n, &op, loc, current_layer()};
+  return n;
+}
+
+void drop_ticket(uint32_t ticket) {
+  if (ticket < kFirstKept) return;
+  Ledger& l = ledger();
+  std::lock_guard hold(l.lock);
+  l.dropped.push_back(ticket);
+  if (l.dropped.size() <= kTickets) return;
+  l.kept.erase(l.dropped.front());
+  l.dropped.pop_front();
 }
 
 }  // namespace tandem

@@ -4,11 +4,13 @@
 // a device has no kernel for the host does, between copies that are counted here.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/graph/op_def.h"
+#include "tandem/graph/step_graph.h"
 #include "tandem/tensor/device_memory.h"
 
 namespace tandem {
@@ -35,6 +37,10 @@ struct Backend {
   /// Give and clear the error word of a device whose work is done; false: there is none. Asked when
   /// bytes come to the host and in synchronize(), so a kernel never waits for it.
   bool (*take_error)(int index, DeviceError& error) = nullptr;
+  /// Calls work.put() and gives what that puts into the queue as one piece to be replayed: nothing
+  /// runs yet. nullptr, with the reason in `why`, where that is not possible. Without it programs
+  /// for the device are launched step by step.
+  std::unique_ptr<StepGraph> (*record)(int index, RecordableWork& work, std::string& why) = nullptr;
 };
 
 /// Make a backend known; throws Value as register_device_memory() does. Call it before the first
@@ -66,5 +72,8 @@ void count_on_host(const OpDef& op, Device device, int64_t bytes);
 /// A number under which a device's kernel may report errors of this call, which are thrown with the
 /// op, the present layer and `loc`; 0 for a row that has no error texts.
 TD_API uint32_t take_ticket(const OpDef& op, SourceLocation loc);
+/// The same for a call that is recorded and made again and again: good until drop_ticket().
+TD_API uint32_t keep_ticket(const OpDef& op, SourceLocation loc);
+TD_API void drop_ticket(uint32_t ticket);
 
 }  // namespace tandem

@@ -41,6 +41,19 @@ void Cell::adopt(Tensor v) {
   ++generation_;
 }
 
+// The value; one that is elsewhere is brought here first.
+Tensor Cell::present() const {
+  for (;;) {
+    Tensor v;
+    {
+      std::lock_guard hold(lock_);
+      v = value_;
+    }
+    if (TD_LIKELY(!detail::any_absent()) || !detail::is_absent(v)) return v;
+    detail::bring_value(*this, v);
+  }
+}
+
 Tensor Cell::read() const {
   Context& c = context();
   if (TD_UNLIKELY(c.slow & (kTracing | kRedirect | kRecompute | kShadowed) || c.cell_log)) {
@@ -48,17 +61,13 @@ Tensor Cell::read() const {
       for (auto& [cell, value] : *c.redirect)
         if (cell == this) return value;
     if (Trace* t = cell_trace()) return t->read_cell(*this);
-    if (detail::any_absent() && detail::is_absent(value_)) detail::bring_value(*this, value_);
     if (c.cell_log) {
-      Tensor v = value_;
+      Tensor v = present();
       c.cell_log->emplace_back(Ref<RefCounted>::share(const_cast<Cell*>(this)), v);
       return v;
     }
   }
-  if (TD_UNLIKELY(detail::any_absent()) && detail::is_absent(value_))
-    detail::bring_value(*this, value_);
-  std::lock_guard hold(lock_);
-  return value_;
+  return present();
 }
 
 void Cell::assign(const Tensor& v, SourceLocation loc) {
@@ -165,6 +174,7 @@ void update_(const OpDef& row, const void* attrs, std::span<Cell* const> cells,
   // Lend the cells' values to the row; a view keeps the bytes in case it throws before it runs.
   std::vector<Tensor> lent;
   for (Cell* cell : cells) {
+    if (TD_UNLIKELY(detail::any_absent())) (void)cell->present();
     cell->lock_.lock();
     lent.push_back(std::move(cell->value_));
   }

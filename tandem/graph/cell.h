@@ -13,8 +13,9 @@
 namespace tandem {
 
 namespace detail {
+struct AwayCells;
 struct ManyUpdates;
-}
+}  // namespace detail
 
 class TD_API Cell : public RefCounted {
  public:
@@ -45,8 +46,10 @@ class TD_API Cell : public RefCounted {
   friend struct Trace;
   friend class Graph;
   friend class Executable;            // compile/run/executable.cpp
+  friend struct detail::AwayCells;    // graph/cells/absent.cpp
   friend struct detail::ManyUpdates;  // graph/cells/update.cpp
   void adopt(Tensor v);
+  Tensor present() const;
   friend void update_(const OpDef&, const void*, std::span<Cell* const>, std::span<Operand>,
                       SourceLocation);
 

@@ -68,6 +68,9 @@ struct KernelCall {
   int n_out = 0;
   ErrorWord* error = nullptr;
   RngKey rng{};
+  /// Where the device keeps a seed and an offset (i64 each) that `rng` is counted from, in calls
+  /// that are recorded; nullptr: `rng` is all.
+  const void* rng_from = nullptr;
   const Plan* plan = nullptr;
   void* scratch = nullptr;  ///< of the device that runs it
   Device device{};          ///< where the operands lie

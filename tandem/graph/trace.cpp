@@ -168,12 +168,7 @@ Tensor Trace::read_cell(const Cell& cell) {
   if (WaitingUpdates* w = waiting_updates()) w->need(cell);
   Graph::CellUse& u = use_of(const_cast<Cell&>(cell));
   if (u.exit.defined()) return u.exit;
-  if (lazy) {
-    if (detail::any_absent() && detail::is_absent(cell.value_))
-      detail::bring_value(cell, cell.value_);
-    std::lock_guard hold(cell.lock_);
-    return cell.value_;
-  }
+  if (lazy) return cell.present();
   if (!u.entry.defined()) {
     u.entry = placeholder(op::cell_read, spec_of(cell.value_), cell.requires_grad_);
     node_of(u.entry)->slot = cell.slot_;

@@ -8,6 +8,7 @@
 
 #include "tandem/backend/gpu/cuda/library_internal.h"
 #include "tandem/backend/gpu/cuda/nvrtc.h"
+#include "tandem/backend/gpu/engine_internal.h"
 #include "tests/gpu/drivers_helper.h"
 #include "tests/support/environment.h"
 
@@ -120,6 +121,77 @@ TEST_F(CudaOnAMock, KernelsAndGraphs) {
   EXPECT_OK(c.destroy_graph(graph));
   EXPECT_OK(c.unload(module));
   EXPECT_OK(c.release(y));
+}
+
+// The mock's device as an engine opens it.
+class MockDriver final : public Driver {
+ public:
+  explicit MockDriver(const CudaLibrary& library) : library_(library) {}
+  const char* name() const override { return "cuda"; }
+  Status count(int& devices) override { return devices = 1, Status(); }
+  Status info(int device, DeviceInfo& info) override { return cuda_info(library_, device, info); }
+  Status open(int device, std::unique_ptr<Context>& context) override {
+    return open_cuda_device(library_, device, context);
+  }
+  std::vector<LibraryReport> libraries() override { return {library_.report}; }
+
+ private:
+  const CudaLibrary& library_;
+};
+
+struct FillsTwice final : RecordableWork {
+  Engine& engine;
+  KernelRef kernel = nullptr;
+  Address y = 0;
+  explicit FillsTwice(Engine& e) : engine(e) {}
+  void put(Stream queue) override {
+    for (const float v : {1.5f, 2.5f}) {
+      const Arguments a = Arguments().address(y, 32).value(v).value(int64_t{8});
+      engine.launch(kernel, {2}, {4}, a, engine.stream(queue));
+    }
+  }
+};
+
+TEST_F(CudaOnAMock, AnEngineRecordsAndReplays) {
+  if (!no_nvrtc().empty()) GTEST_SKIP() << no_nvrtc();
+  MockDriver driver(*library_);
+  Engine e(driver, {DeviceKind::cuda, 0});
+  FillsTwice work(e);
+  work.kernel = e.build(fill_kernel(DType::f32));
+  work.y = e.pool().allocate(32, e.stream({}), "test");
+  const auto values = [&] {
+    std::vector<float> v(8);
+    e.copy_out(v.data(), work.y, 32, e.stream({}));
+    return v;
+  };
+  e.check(e.context().fill(work.y, 0, 32, e.stream({})));
+  std::string why;
+  std::unique_ptr<StepGraph> graph = e.record(work, why);
+  ASSERT_NE(graph, nullptr) << why;
+  EXPECT_EQ(graph->launches(), 2);
+  EXPECT_TRUE(graph->ready());
+  EXPECT_EQ(values(), std::vector<float>(8, 0.0f)) << "nothing has run";
+  graph->replay({});
+  EXPECT_EQ(values(), std::vector<float>(8, 2.5f));
+  const int live = live_();
+  for (const auto& [call, code] :
+       {std::pair{"cuStreamBeginCapture_v2", 901}, std::pair{"cuLaunchKernel", 701},
+        std::pair{"cuGraphInstantiateWithFlags", 2}}) {
+    fail_(call, code);
+    why.clear();
+    EXPECT_EQ(e.record(work, why), nullptr) << call;
+    EXPECT_NE(why.find(call), std::string::npos) << why;
+    EXPECT_EQ(live_(), live) << call;
+  }
+  why.clear();
+  EXPECT_NE(e.record(work, why), nullptr) << why;
+  fail_("cuGraphLaunch", 719);
+  EXPECT_THROW(graph->replay({}), Error);
+  graph->replay({});
+  EXPECT_EQ(values(), std::vector<float>(8, 2.5f));
+  work.put({});
+  graph.reset();
+  e.pool().release(work.y);
 }
 
 TEST_F(CudaOnAMock, ErrorsAreClassed) {

@@ -183,6 +183,26 @@ TEST_P(LineRows, BatchNorms) {
   }
 }
 
+// Sums over no lines are written, whatever their memory held.
+TEST_P(LineRows, OfNoLinesHaveGradients) {
+  const Layer layer = [](const std::vector<Tensor>& in) {
+    return layer_norm(in[0], {6}, in[1], in[2]);
+  };
+  const Layer rms = [](const std::vector<Tensor>& in) {
+    return rms_norm(in[0], {6}, in[1]) + in[2];
+  };
+  for (const Layer& f : {layer, rms}) {
+    const std::vector<Tensor> in = {zeros({0, 6}).to(device_), ones({6}).to(device_),
+                                    ones({6}).to(device_)};
+    std::vector<Tensor> held;
+    for (int i = 0; i < 16; ++i) held.push_back(full({6}, NAN).to(device_));
+    held.clear();
+    const Gradients got = gradients_of(f, in, zeros({0, 6}).to(device_));
+    for (size_t i = 1; i < in.size(); ++i)
+      EXPECT_EQ(got.of[i].to_vector<float>(), std::vector<float>(6, 0.0f)) << i;
+  }
+}
+
 // The layout of x stays, and statistics keep their accuracy beside a large mean.
 TEST_P(LineRows, BatchStatistics) {
   const Tensor x = channels_last(randn({4, 16, 20, 20}) + 3000.0), there = x.to(device_);

@@ -96,6 +96,10 @@ TEST_P(MemoryBound, GroupsAlongBroadcastDimensions) {
     EXPECT_TRUE(same_bits(there.slice(2, 1, 8, 1) + 1.0, x.slice(2, 1, 8, 1) + 1.0));
     EXPECT_TRUE(same_bits(there.slice(2, 0, n, 2) + 1.0, x.slice(2, 0, n, 2) + 1.0));
   }
+  // A function so long that the compiler keeps the group in registers.
+  const Function power = [](const Tensor& x) { return pow(x, linspace(0.3, 2, 3).to(x.device())); };
+  expect_bits(
+      rand({3, 16}) + 0.3, [](const Tensor& x) { return x.t(); }, power, "pow");
 }
 
 TEST_P(MemoryBound, CompiledLoopsTakeGroups) {

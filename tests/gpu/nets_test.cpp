@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small nets of the usual kinds train on devices as on the CPU: eager, compiled and under autocast,
 // with no row on the host.
+#include "tandem/backend/gpu/engine_internal.h"
 #include "tandem/graph/backend.h"
 #include "tandem/tandem.h"
 #include "tests/gpu/tensors_helper.h"
+#include "tests/support/bits.h"
 
 namespace tandem::gpu {
 namespace {
@@ -87,8 +89,55 @@ std::vector<float> net_losses(tandem::Device device, Way way) {
   return losses;
 }
 
+// Losses and weights of 20 steps with dropout, Adam and a falling rate; each batch is another one.
+template <class Net>
+std::vector<Tensor> graph_run(tandem::Device device, bool graphs, bool autocast) {
+  const bool before = allow_step_graphs(graphs);
+  reset_step_graph_counts();
+  manual_seed(8);
+  Net net;
+  net.to(device);
+  optim::Adam opt(net.parameters(), {.lr = 1e-2});
+  auto step = compile([&](const Tensor& in, const Tensor& want) {
+    Tensor loss;
+    {
+      const AutocastGuard cast(bfloat16, autocast);
+      loss = cross_entropy(dropout(net.forward(in).to(float32), 0.2), want);
+    }
+    opt.zero_grad();
+    loss.backward();
+    opt.step();
+    return loss;
+  });
+  std::vector<Tensor> all;
+  for (int i = 0; i < 20; ++i) {
+    opt.set_lr(1e-2 / (1 + 0.3 * i));
+    all.push_back(step(Net::input().to(device), Net::target().to(device)));
+  }
+  for (const auto& [name, value] : net.state_dict()) all.push_back(value);
+  allow_step_graphs(before);
+  return all;
+}
+
 class Nets : public OverDevices {
  protected:
+  template <class Net>
+  void expect_graphs_of_equal_bits() {
+    for (const bool autocast : {false, true}) {
+      const std::vector<Tensor> want = graph_run<Net>(device_, false, autocast),
+                                got = graph_run<Net>(device_, true, autocast);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_TRUE(same_bits(got[i], want[i])) << "value " << i << " autocast " << autocast;
+      }
+      const StepGraphCounts counts = step_graph_counts();
+      if (engine_of(device_).info().graphs) {
+        EXPECT_GE(counts.replays, 15) << counts.last_problem;
+      } else {
+        EXPECT_EQ(counts.recorded, 0);
+      }
+    }
+  }
   template <class Net>
   void follow() {
     for (const Way way : {Way::eager, Way::compiled, Way::autocast}) {
@@ -111,6 +160,12 @@ TD_OVER_DEVICES(Nets);
 TEST_P(Nets, AGptFollowsTheCpu) { follow<SmallGpt>(); }
 TEST_P(Nets, AnLstmFollowsTheCpu) { follow<SmallLstm>(); }
 TEST_P(Nets, AResidualNetFollowsTheCpu) { follow<SmallResidual>(); }
+
+TEST_P(Nets, GraphsOfAGptHaveTheBitsOfLaunches) { expect_graphs_of_equal_bits<SmallGpt>(); }
+TEST_P(Nets, GraphsOfAnLstmHaveTheBitsOfLaunches) { expect_graphs_of_equal_bits<SmallLstm>(); }
+TEST_P(Nets, GraphsOfAResidualNetHaveTheBitsOfLaunches) {
+  expect_graphs_of_equal_bits<SmallResidual>();
+}
 
 }  // namespace
 }  // namespace tandem::gpu

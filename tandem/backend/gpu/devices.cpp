@@ -68,6 +68,7 @@ struct Table {
   }
   static void* allocate(size_t bytes, int index, Stream stream) {
     Engine& e = engine(index);
+    e.refuse_in_recording("memory that is allocated");
     return reinterpret_cast<void*>(e.pool().allocate(bytes, e.stream(stream), holder()));
   }
   static void deallocate(void* p, size_t, int index, Stream stream) noexcept {
@@ -91,11 +92,11 @@ struct Table {
     Engine& e = engine(index);
     e.check(e.context().fill(address_of(to), value, bytes, e.stream(stream)));
   }
-  static void synchronize(int index) {
-    Engine& e = engine(index);
-    e.check(e.context().synchronize());
-  }
+  static void synchronize(int index) { engine(index).synchronize(); }
   static bool take_error(int index, DeviceError& error) { return engine(index).take_error(error); }
+  static std::unique_ptr<StepGraph> record(int index, RecordableWork& work, std::string& why) {
+    return engine(index).record(work, why);
+  }
 
   static void add() {
     Opened& o = opened()[k];
@@ -114,6 +115,7 @@ struct Table {
     b.announces_host_runs = true;
     b.run_loop = run_loop;
     b.take_error = take_error;
+    b.record = record;
     o.kind = register_backend(b);
     register_kernels(o.kind);
   }

@@ -34,6 +34,7 @@ struct DeviceInfo {
   int compute_major = 0, compute_minor = 0;  ///< CUDA's compute capability; 0 elsewhere
   bool f64 = false;
   bool warp_matmul = false;  ///< it has the dialect's words of warps
+  bool graphs = false;       ///< a replay costs the host less than the launches in it
 };
 
 // What a context gives out. The types exist nowhere: each driver casts to its own.
@@ -111,6 +112,7 @@ class TD_API Context {
   virtual Status end_capture(StreamRef stream, GraphRef& graph) = 0;
   /// All of it, as one piece of work; memory that it names must still be there.
   virtual Status replay(GraphRef graph, StreamRef stream) = 0;
+  /// Replays that are queued still run.
   virtual Status destroy_graph(GraphRef graph) = 0;
 
   // ---- the vendor's libraries

@@ -35,6 +35,7 @@ std::atomic<void (*)(const KernelSource&)> build_hook{nullptr};
 void set_build_hook(void (*hook)(const KernelSource&)) { build_hook = hook; }
 
 KernelRef Engine::build(const KernelSource& source) {
+  refuse_in_recording("a kernel that is compiled");
   if (auto* hook = build_hook.load()) hook(source);
   ModuleRef module = nullptr;
   KernelRef kernel = nullptr;
@@ -53,7 +54,7 @@ const char* Engine::name_of(KernelRef kernel) {
 void Engine::time_launches(bool on) {
   std::lock_guard hold(times_lock_);
   times_.forget(*this);
-  times_launches_ = on;
+  watchers_ += static_cast<int>(on) - static_cast<int>(times_launches_.exchange(on));
 }
 std::vector<KernelTime> Engine::take_launch_times() {
   std::lock_guard hold(times_lock_);
@@ -61,15 +62,18 @@ std::vector<KernelTime> Engine::take_launch_times() {
 }
 
 void Engine::copy_in(Address to, const void* host, size_t bytes, StreamRef stream) {
+  refuse_in_recording("a copy from the host");
   check(staging_->copy_in(to, host, bytes, stream));
 }
 
 void Engine::copy_out(void* host, Address from, size_t bytes, StreamRef stream) {
+  refuse_in_recording("a value that the host reads");
   check(context_->copy_out(host, from, bytes, stream));
   check(context_->synchronize_stream(stream));
 }
 
 Address Engine::error_word() {
+  if (Recording* r = recording()) r->reports = true;
   std::lock_guard hold(lock_);
   if (!error_word_) {
     error_word_ = pool_->allocate(kErrorBytes, own_, "errors of kernels");

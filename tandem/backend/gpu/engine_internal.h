@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <type_traits>
 #include <unordered_map>
 
@@ -31,6 +32,13 @@ struct Built {
 };
 
 class Engine;
+
+/// What this thread records, while it does.
+struct Recording {
+  const Engine* engine = nullptr;
+  int64_t launches = 0;
+  bool reports = false;  ///< a kernel in it may use the error word
+};
 
 /// What record_kernel_times() keeps: two events for each launch.
 class LaunchTimes {
@@ -84,24 +92,42 @@ class Engine {
 
   void launch(KernelRef kernel, Extent blocks, Extent threads, const Arguments& arguments,
               StreamRef stream) {
-    if (TD_UNLIKELY(times_launches_.load(std::memory_order_relaxed))) {
-      return timed(name_of(kernel), stream,
-                   [&] { check(context_->launch(kernel, blocks, threads, arguments, stream)); });
+    if (TD_UNLIKELY(watchers_.load(std::memory_order_relaxed) != 0)) {
+      return watched(name_of(kernel), stream,
+                     [&] { check(context_->launch(kernel, blocks, threads, arguments, stream)); });
     }
     const Status status = context_->launch(kernel, blocks, threads, arguments, stream);
     if (TD_UNLIKELY(!status.ok())) check(status);
   }
   /// work() puts something else into the stream, a library's call, say; `name` lives on.
   template <class Work>
-  void timed(const char* name, StreamRef stream, Work&& work) {
-    if (TD_LIKELY(!times_launches_.load(std::memory_order_relaxed))) return work();
+  void watched(const char* name, StreamRef stream, Work&& work) {
+    if (TD_LIKELY(watchers_.load(std::memory_order_relaxed) == 0)) return work();
+    if (Recording* r = recording()) {
+      ++r->launches;
+      return work();
+    }
     std::lock_guard hold(times_lock_);
+    if (!times_launches()) return work();
     times_.begin(*this, name, stream);
     work();
     times_.end(*this, stream);
   }
   void time_launches(bool on);
+  bool times_launches() const { return times_launches_.load(std::memory_order_relaxed); }
   std::vector<KernelTime> take_launch_times();
+
+  // ---- graphs (step_graphs.cpp)
+  /// Backend::record.
+  std::unique_ptr<StepGraph> record(RecordableWork& work, std::string& why);
+  /// What this thread records of this device; nullptr: nothing.
+  Recording* recording() const;
+  /// Throws Unsupported while this thread records: `what` cannot be repeated by a replay.
+  void refuse_in_recording(const char* what) const;
+  /// Wait for all work of the device.
+  void synchronize();
+  /// Kernels of a replay may use the error word.
+  void expect_reports() { may_report_.store(true, std::memory_order_release); }
 
   void copy_in(Address to, const void* host, size_t bytes, StreamRef stream);
   void copy_out(void* host, Address from, size_t bytes, StreamRef stream);
@@ -128,6 +154,9 @@ class Engine {
   std::unordered_map<KernelId, std::unique_ptr<Built>, Hash> built_;
   Address error_word_ = 0;
   std::atomic<bool> may_report_{false}, times_launches_{false};
+  std::atomic<int> watchers_{0};  // of launches: recordings that run, and the times
+  StreamRef recorder_ = nullptr;  // the stream that is captured; guarded by graph_lock_
+  std::shared_mutex graph_lock_;  // held alone while recording: nobody waits for the device then
   std::mutex times_lock_;
   LaunchTimes times_;
   std::unordered_map<KernelRef, std::string> names_;  // guarded by names_lock_

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a device spends in each kernel, by events before and behind every launch and library
-// call. Recording costs some microseconds a launch and hides no gap between two.
+// call. Recording costs some microseconds a launch and hides no gap between two; meanwhile compiled
+// programs run launch by launch.
 #pragma once
 
 #include <string>

@@ -142,13 +142,13 @@ struct td_grid {
 #define td_first(p, code) (*(p) == 0 ? (*(p) = (code), 1) : 0)
 #define td_unroll
 #define td_line(type, name, n) type name[n] __attribute__((aligned(16)))
-static void td_move_line(void* to, const void* from, td_u64 bytes) {
+static void td_move_line(void* to, const void* from, const void* memory, td_u64 bytes) {
   const td_u64 most = bytes < 16 ? bytes : 16;
-  if (((td_u64)to | (td_u64)from) % most != 0) __builtin_trap();
+  if ((td_u64)memory % most != 0) __builtin_trap();
   __builtin_memcpy(to, from, bytes);
 }
-#define td_load(n, x, p, i) td_move_line(x, (p) + (i) * n, n * sizeof *(p))
-#define td_store(n, p, i, x) td_move_line((p) + (i) * n, x, n * sizeof *(p))
+#define td_load(n, x, p, i) td_move_line(x, (p) + (i) * n, (p) + (i) * n, n * sizeof *(p))
+#define td_store(n, p, i, x) td_move_line((p) + (i) * n, x, (p) + (i) * n, n * sizeof *(p))
 )td_text";
 
 // The first report of a device stays until it is read: code, ticket of the call, value.

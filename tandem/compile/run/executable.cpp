@@ -10,11 +10,10 @@
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
-#include "tandem/compile/run/derived.h"
+#include "tandem/compile/run/frame.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/backend.h"
 #include "tandem/graph/cells/absent.h"
-#include "tandem/graph/dry_run.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/graph/error_text.h"
 #include "tandem/graph/profiler.h"
@@ -30,37 +29,6 @@ using namespace compiler;
 namespace {
 constexpr int64_t kRegionGrain = 16384;  // elements of one part of loops that run together
 }  // namespace
-
-// What one running call needs: its arena and its kernels' operands, whose arena addresses are set
-// once.
-struct Executable::Frame {
-  void* arena = nullptr;
-  size_t bytes = 0;
-  Device device{};
-  std::vector<Array> arrays;
-  struct Patch {
-    size_t array;
-    Base base;
-    int index;
-    int64_t offset;
-  };
-  std::vector<Patch> patches;
-  bool dry = false;  ///< there is no arena behind the addresses
-  ~Frame() {
-    if (arena && !dry) detail::deallocate(arena, bytes, device);
-  }
-};
-
-// Tensors that hold what the addresses point to.
-struct Executable::Bound {
-  std::vector<Tensor> inputs, captures, cells, cells_new, grads, grads_new, outputs, derived;
-  std::vector<char> in_place;
-  std::vector<Cell*> locked;
-  // Puts values back that were lent by cells and not replaced.
-  ~Bound() {
-    for (Cell* c : locked) c->lock_.unlock();
-  }
-};
 
 Executable::Executable(Program p) : program_(std::move(p)), lowered_(lower_program(program_)) {
   for (const Step& s : lowered_.steps) {
@@ -80,16 +48,6 @@ Executable::Executable(Program p) : program_(std::move(p)), lowered_(lower_progr
 }
 Executable::~Executable() = default;
 
-// The arena in the ledger of a dry run.
-struct Executable::DryArena : RefCounted {
-  explicit DryArena(size_t bytes)
-      : ledger(Ref<DryMemory>::share(detail::dry_memory())),
-        block(ledger->take(bytes, DryUse::arena)) {}
-  ~DryArena() override { ledger->give_back(block); }
-  Ref<DryMemory> ledger;
-  int32_t block;
-};
-
 bool Executable::cells_fit(const Graph& g) {
   for (const Graph::CellUse& u : g.cells) {
     const Tensor& traced = u.entry.defined() ? u.entry : u.exit;
@@ -104,183 +62,9 @@ bool Executable::cells_fit(const Graph& g) {
 }
 
 std::pair<Tensor, uint64_t> Executable::look(const Cell& c) {
-  if (detail::any_absent() && detail::is_absent(c.value_)) detail::bring_value(c, c.value_);
+  if (detail::any_absent()) (void)c.present();
   std::lock_guard hold(c.lock_);
   return {c.value_, c.generation_};
-}
-
-std::unique_ptr<Executable::Frame> Executable::acquire() {
-  const bool dry = is_dry_run();
-  if (!dry) {
-    std::lock_guard hold(lock_);
-    if (!idle_.empty()) {
-      std::unique_ptr<Frame> f = std::move(idle_.back());
-      idle_.pop_back();
-      return f;
-    }
-  }
-  auto f = std::make_unique<Frame>();
-  f->bytes = std::max<size_t>(lowered_.arena_bytes, 64);
-  f->dry = dry;
-  if (dry) {
-    f->arena = reinterpret_cast<void*>(uintptr_t{4096});
-    if (!dry_arena_) dry_arena_ = make_ref<DryArena>(f->bytes);  // kept, as a real one is
-  } else {
-    f->device = program_.device;
-    if (!is_host(f->device)) detail::allocating_op() = "a compiled program";
-    f->arena = detail::allocate(f->bytes, f->device);
-  }
-  f->arrays.resize(n_arrays_);
-  const auto set = [&](size_t at, int place) {
-    const Place& q = lowered_.places[place];
-    const Block& b = lowered_.buffers[q.buffer];
-    Array& a = f->arrays[at];
-    a.shape = q.shape.data();
-    a.strides = q.strides.data();
-    a.numel = q.shape.numel().value();
-    a.dtype = q.dtype;
-    a.rank = static_cast<uint8_t>(q.shape.rank());
-    a.contiguous = q.contiguous;
-    if (b.base == Base::arena)
-      a.data = static_cast<char*>(f->arena) + b.offset + q.offset;
-    else if (b.base == Base::constant)
-      a.data = static_cast<char*>(lowered_.constants[b.index].impl()->data) + q.offset;
-    else
-      f->patches.push_back({at, b.base, b.index, q.offset});
-  };
-  for (size_t k = 0; k < lowered_.steps.size(); ++k) {
-    const Step& s = lowered_.steps[k];
-    size_t at = first_array_[k];
-    for (const StepInput& x : s.in) {
-      if (x.is_number) {
-        f->arrays[at].is_scalar = true;
-        f->arrays[at].scalar = x.number;
-        f->arrays[at].dtype = x.number.dtype();
-      } else if (x.place != kNone) {
-        set(at, x.place);
-      }
-      ++at;
-    }
-    for (int o : s.out) {
-      if (o != kNone) set(at, o);
-      ++at;
-    }
-  }
-  return f;
-}
-
-void Executable::release(std::unique_ptr<Frame> f) {
-  if (f->dry) return;
-  std::lock_guard hold(lock_);
-  if (idle_.size() < 8) idle_.push_back(std::move(f));
-}
-
-namespace {
-// As a program on `device` reads it.
-Tensor row_major(const Tensor& t, Device device) {
-  if (t.is_contiguous() && t.device() == device) return t;
-  NoGradGuard no_grad;
-  const Tensor there = t.to(device);
-  return there.is_contiguous() ? there : call(op::copy, nullptr, SourceLocation{}, there);
-}
-// Where the caller wants it.
-void send(Tensor& t, Device device) {
-  if (TD_LIKELY(!t.defined() || t.device() == device)) return;
-  NoGradGuard no_grad;
-  t = t.to(device);
-}
-Tensor fresh(const Shape& shape, DType dtype, const Strides* strides, Device device) {
-  const auto make = is_dry_run() ? detail::new_dry_tensor : detail::new_tensor;
-  return Tensor(Ref<detail::TensorImpl>::adopt(make(shape, dtype, device, strides)));
-}
-}  // namespace
-
-void Executable::bind(Bound& b, std::span<const Tensor> inputs, std::span<const Tensor> captures) {
-  const Device device = program_.device;
-  for (const Tensor& t : inputs) b.inputs.push_back(row_major(t, device));
-  for (const Tensor& t : captures) b.captures.push_back(row_major(t, device));
-  for (const auto& d : program_.derived)
-    b.derived.push_back(is_dry_run() ? fresh(d->spec().shape, d->spec().dtype, nullptr, device)
-                                     : row_major(d->value(), device));
-  b.cells.resize(program_.cells.size());
-  b.cells_new.resize(program_.cells.size());
-  b.in_place.resize(program_.cells.size());
-  for (size_t i : write_order_) {
-    Cell& c = *program_.cells[i].cell;
-    c.lock_.lock();
-    b.locked.push_back(&c);
-    const Place& q = lowered_.places[lowered_.cell_exits[i]];
-    b.in_place[i] = lowered_.cell_in_place[i] && c.value_.impl()->donatable() &&
-                    c.value_.is_contiguous() && c.value_.device() == device;
-    if (!b.in_place[i]) b.cells_new[i] = fresh(q.shape, q.dtype, nullptr, device);
-  }
-  for (size_t i = 0; i < program_.cells.size(); ++i) {
-    const Program::CellUse& u = program_.cells[i];
-    if (lowered_.cell_exits[i] == kNone) {
-      if (u.entry != kNone) b.cells[i] = row_major(u.cell->read(), device);
-    } else if (!b.in_place[i] && u.entry != kNone) {
-      b.cells[i] = row_major(u.cell->value_, device);
-    }
-  }
-  b.grads.resize(program_.grads.size());
-  b.grads_new.resize(program_.grads.size());
-  for (size_t i = 0; i < program_.grads.size(); ++i) {
-    const Program::GradUse& u = program_.grads[i];
-    if (u.entry != kNone) {
-      std::lock_guard hold(u.slot->lock);
-      b.grads[i] = row_major(u.slot->get(), device);
-    }
-    if (lowered_.grad_exits[i] == kNone) continue;
-    const Place& q = lowered_.places[lowered_.grad_exits[i]];
-    b.grads_new[i] = fresh(q.shape, q.dtype, nullptr, device);
-  }
-  for (int k : lowered_.outputs) {
-    const Place& q = lowered_.places[k];
-    const Block& buffer = lowered_.buffers[q.buffer];
-    const auto size = static_cast<int64_t>(size_of(q.dtype));
-    // A view of a larger value keeps that value's bytes.
-    bool whole =
-        q.offset == 0 && static_cast<size_t>(q.shape.numel().value() * size) == buffer.bytes;
-    b.outputs.push_back(
-        whole ? fresh(q.shape, q.dtype, &q.strides, device)
-              : fresh(Shape(static_cast<int64_t>(buffer.bytes) / size), q.dtype, nullptr, device));
-  }
-}
-
-void Executable::point(Frame& f, const Bound& b) const {
-  for (const Frame::Patch& patch : f.patches) {
-    const size_t k = patch.index;
-    const Tensor* t = nullptr;
-    switch (patch.base) {
-      case Base::input:
-        t = &b.inputs[k];
-        break;
-      case Base::capture:
-        t = &b.captures[k];
-        break;
-      case Base::cell:
-        t = b.in_place[k] ? &program_.cells[k].cell->value_ : &b.cells[k];
-        break;
-      case Base::cell_new:
-        t = b.in_place[k] ? &program_.cells[k].cell->value_ : &b.cells_new[k];
-        break;
-      case Base::grad:
-        t = &b.grads[k];
-        break;
-      case Base::grad_new:
-        t = &b.grads_new[k];
-        break;
-      case Base::output:
-        t = &b.outputs[k];
-        break;
-      case Base::derived:
-        t = &b.derived[k];
-        break;
-      default:
-        break;
-    }
-    f.arrays[patch.array].data = static_cast<char*>(t->impl()->data) + patch.offset;
-  }
 }
 
 void Executable::run_together(Frame& f, size_t first, size_t n) const {
@@ -370,7 +154,14 @@ void Executable::run_loop_there(const ScalarProgram& p, Array* arrays, int n_in,
   backend_of(call.device).run_loop(p, call);
 }
 
-void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const {
+uint32_t Executable::ticket_of(const Step& s, const Way& way) const {
+  const ScopeGuard scope(s.scope, s.loc);
+  if (!way.tickets) return take_ticket(*s.op, s.loc);
+  way.tickets->push_back(keep_ticket(*s.op, s.loc));
+  return way.tickets->back();
+}
+
+void Executable::run_step(Frame& f, size_t k, const Way& way, ErrorWord& error) const {
   const Step& s = lowered_.steps[k];
   Array* arrays = f.arrays.data() + first_array_[k];
   const int n_in = static_cast<int>(s.in.size()), n_out = static_cast<int>(s.out.size());
@@ -384,9 +175,12 @@ void Executable::run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) co
   if (TD_UNLIKELY(!is_host(program_.device))) {
     call.device = program_.device;
     call.stream = current_stream(call.device);
-    if (!s.on_host) call.ticket = take_ticket(*s.op, s.loc);
+    if (!s.on_host && s.op->error_texts[0]) call.ticket = ticket_of(s, way);
   }
-  if (s.op->has(kRandom)) call.rng = {entry.seed, entry.offset + s.rng};
+  if (s.op->has(kRandom)) {
+    call.rng = {way.entry.seed, way.entry.offset + s.rng};
+    call.rng_from = way.key;
+  }
   call.plan = s.plan.get();
   if (s.scratch != kNone)
     call.scratch = static_cast<char*>(f.arena) + lowered_.buffers[s.scratch].offset;
@@ -423,7 +217,7 @@ void Executable::run_with_loop(Frame& f, size_t k, const KernelCall& call) const
   static_cast<const EpiloguePlan*>(s.plan.get())->run_with(call, epilogue);
 }
 
-void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const {
+void Executable::profile_step(Frame& f, size_t k, const Way& way, ErrorWord& error) const {
   ProfilerGuard& profiler = *context().profiler;
   ProfileEvent e;
   const Step& first = lowered_.steps[k];
@@ -440,21 +234,21 @@ void Executable::profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error
     e.bytes += cost.bytes;
   }
   e.start_ns = profiler.now();
-  if (!f.dry) run_step(f, k, entry, error);
+  if (!f.dry) run_step(f, k, way, error);
   e.end_ns = profiler.now();
   profiler.profile().events.push_back(std::move(e));
 }
 
-void Executable::run_steps(Frame& f, RngKey entry) const {
-  if (TD_UNLIKELY(Budget::is_open())) charge();
+void Executable::run_steps(Frame& f, const Way& way) const {
+  if (TD_UNLIKELY(Budget::is_open()) && !way.tickets) charge();
   const codegen::JitScope compiled_loops;
   ErrorWord error;
   const bool profiled = context().profiler != nullptr;
   for (size_t k = 0; k < lowered_.steps.size(); k += steps_at(k)) {
     if (TD_UNLIKELY(profiled))
-      profile_step(f, k, entry, error);
+      profile_step(f, k, way, error);
     else if (TD_LIKELY(!f.dry))
-      run_step(f, k, entry, error);
+      run_step(f, k, way, error);
   }
 }
 
@@ -466,49 +260,19 @@ size_t Executable::steps_at(size_t k) const {
   return has_epilogue(k) ? 2 : lowered_.steps[k].together;
 }
 
-std::vector<Tensor> Executable::collect(Bound& b) {
-  for (size_t i : write_order_) {
-    Cell& c = *program_.cells[i].cell;
-    if (b.in_place[i])
-      ++c.generation_;
-    else {
-      send(b.cells_new[i], c.value_.device());
-      c.adopt(std::move(b.cells_new[i]));
-    }
-  }
-  for (size_t i = 0; i < program_.grads.size(); ++i) {
-    const Program::GradUse& u = program_.grads[i];
-    if (!u.stored && !u.consumed) continue;
-    if (b.grads_new[i].defined()) send(b.grads_new[i], u.device);
-    std::lock_guard hold(u.slot->lock);
-    u.slot->set(std::move(b.grads_new[i]));
-    u.slot->consumed = u.consumed;
-  }
-  std::vector<Tensor> out;
-  for (size_t i = 0; i < lowered_.outputs.size(); ++i) {
-    const Place& q = lowered_.places[lowered_.outputs[i]];
-    Tensor& t = b.outputs[i];
-    if (q.offset != 0 || !(t.shape() == q.shape)) {
-      char* data = static_cast<char*>(t.impl()->data) + q.offset;
-      t = Tensor(Ref<detail::TensorImpl>::adopt(
-          detail::new_view(*t.impl(), q.shape, q.strides, data, q.dtype)));
-    }
-    if (i < program_.output_devices.size()) send(t, program_.output_devices[i]);
-    out.push_back(std::move(t));
-  }
-  return out;
-}
-
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs,
-                                    std::span<const Tensor> captures,
-                                    const GeneratorState* replay) {
+                                    std::span<const Tensor> captures, const GeneratorState* again) {
   Bound b;
   bind(b, inputs, captures);
   std::unique_ptr<Frame> f = acquire();
-  if (!f->dry) point(*f, b);
-  const GeneratorState entry = replay ? *replay : detail::take_draws(program_.rng_draws);
+  const GeneratorState state = again ? *again : detail::take_draws(program_.rng_draws);
+  const RngKey entry{state.seed, static_cast<uint32_t>(state.offset)};
   try {
-    run_steps(*f, {entry.seed, static_cast<uint32_t>(entry.offset)});
+    if (!replay(*f, b, entry)) {
+      bring(b);
+      if (!f->dry) point(*f, addresses(*f, b));
+      run_steps(*f, {entry});
+    }
   } catch (...) {
     release(std::move(f));
     throw;

@@ -20,9 +20,9 @@ class TD_API Executable : public RefCounted {
 
   /// Run it. `inputs` and `captures` have the specs that it was made for. Throws what an op reports
   /// (with op, layer and line); cells that were to be written after that keep their values.
-  /// With `replay` random ops draw what they drew when the generator stood there.
+  /// With `again` random ops draw what they drew when the generator stood there.
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> captures,
-                          const GeneratorState* replay = nullptr);
+                          const GeneratorState* again = nullptr);
   /// Have the cells of a trace still the shapes and dtypes that they had in it?
   static bool cells_fit(const Graph& g);
   /// The value of a cell and the number of writes that led to it.
@@ -50,19 +50,35 @@ class TD_API Executable : public RefCounted {
   struct Frame;
   struct DryArena;
   struct Bound;
-  struct Part;
+  struct Recorded;
+  struct Replays;
+  struct Source;
+  struct Way;
   std::unique_ptr<Frame> acquire();
   void release(std::unique_ptr<Frame> f);
   void bind(Bound& b, std::span<const Tensor> inputs, std::span<const Tensor> captures);
-  void point(Frame& f, const Bound& b) const;
-  void run_steps(Frame& f, RngKey entry) const;
-  void run_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
+  void bring(Bound& b) const;
+  const Tensor& bound(const Bound& b, compiler::Base base, size_t k) const;
+  const std::vector<char*>& addresses(Frame& f, const Bound& b) const;
+  void point(Frame& f, const std::vector<char*>& at) const;
+  void run_steps(Frame& f, const Way& way) const;
+  void run_step(Frame& f, size_t k, const Way& way, ErrorWord& error) const;
+  uint32_t ticket_of(const compiler::Step& s, const Way& way) const;
   void run_loop_there(const ScalarProgram& p, Array* arrays, int n_in, int n_out) const;
   void run_with_loop(Frame& f, size_t k, const KernelCall& call) const;
-  void profile_step(Frame& f, size_t k, RngKey entry, ErrorWord& error) const;
+  void profile_step(Frame& f, size_t k, const Way& way, ErrorWord& error) const;
   void run_together(Frame& f, size_t first, size_t n) const;
   bool has_epilogue(size_t k) const;  ///< is the step after k done inside k?
   std::vector<Tensor> collect(Bound& b);
+  // ---- replay.cpp
+  bool can_be_recorded() const;
+  bool replay(Frame& f, const Bound& b, RngKey entry) const;
+  bool may_move(const Bound& b, const Source& s) const;
+  bool settle(Frame& f, const Bound& b, const std::vector<char*>& now) const;
+  bool record(Frame& f, const std::vector<char*>& now) const;
+  void lay_out(Frame& f, const std::vector<char*>& now) const;
+  void copy_sources(Frame& f, const Bound& b, RngKey entry) const;
+  void copy_results(Frame& f, const std::vector<char*>& now) const;
   // ---- step_cost.cpp
   struct StepCost {
     double flops = 0, bytes = 0;

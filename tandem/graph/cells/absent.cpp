@@ -7,12 +7,20 @@
 #include <unordered_map>
 
 #include "tandem/base/error.h"
+#include "tandem/tensor/device_memory.h"
 
 namespace tandem::detail {
+
+/// Values of cells that are on another device.
+struct AwayCells {
+  static void bring(Cell& cell, const Tensor& absent);
+};
+
 namespace {
 
 struct AbsentOwner {
   std::shared_ptr<SourceLink> link;
+  Tensor away;  ///< on another device, where there is no link
 };
 struct RegionOwner {
   std::shared_ptr<SourceLink> link;
@@ -60,6 +68,15 @@ struct ShardRoles {
 alignas(16) unsigned char g_nothing[16] = {255, 255, 255, 255, 255, 255, 255, 255,
                                            255, 255, 255, 255, 255, 255, 255, 255};
 
+// Of that shape and dtype, without elements.
+Tensor without_elements(const Spec& spec, AbsentOwner* owner) {
+  ++absent_count();
+  const Tensor one(Ref<TensorImpl>::adopt(
+      new_external(Shape(), spec.dtype, g_nothing, false, &free_absent, owner)));
+  return Tensor(Ref<TensorImpl>::adopt(
+      new_view(*one.impl(), spec.shape, Strides(), one.impl()->data, spec.dtype)));
+}
+
 }  // namespace
 
 std::atomic<int64_t>& absent_count() {
@@ -68,12 +85,18 @@ std::atomic<int64_t>& absent_count() {
 }
 
 void set_absent(Cell& cell, const std::shared_ptr<SourceLink>& link) {
-  const Spec spec = cell.spec();
-  ++absent_count();
-  const Tensor one(Ref<TensorImpl>::adopt(
-      new_external(Shape(), spec.dtype, g_nothing, false, &free_absent, new AbsentOwner{link})));
-  cell.replace(Tensor(Ref<TensorImpl>::adopt(
-      new_view(*one.impl(), spec.shape, Strides(), one.impl()->data, spec.dtype))));
+  cell.replace(without_elements(cell.spec(), new AbsentOwner{link, {}}));
+}
+
+Tensor make_away(Tensor value) {
+  const Spec spec(value.dtype(), value.shape());
+  return without_elements(spec, new AbsentOwner{nullptr, std::move(value)});
+}
+
+Tensor* away_value(const Tensor& absent) {
+  if (!any_absent() || !is_absent(absent)) return nullptr;
+  auto* owner = static_cast<AbsentOwner*>(absent.impl()->storage->owner);
+  return owner->away.defined() ? &owner->away : nullptr;
 }
 
 void set_shard_role(const Cell& cell, ShardRole role) {
@@ -98,7 +121,18 @@ bool is_absent(const Tensor& v) {
   return v.defined() && v.impl()->storage && v.impl()->storage->free_data == &free_absent;
 }
 
+// The lock is held until the value is here: a program may write it in the meantime.
+void AwayCells::bring(Cell& cell, const Tensor& absent) {
+  std::lock_guard hold(cell.lock_);
+  if (cell.value_.impl()->storage != absent.impl()->storage) return;
+  Tensor home(host_copy(*away_value(absent)->impl()));
+  const uint64_t generation = cell.generation_;
+  cell.adopt(std::move(home));
+  cell.generation_ = generation;
+}
+
 void bring_value(const Cell& cell, const Tensor& absent) {
+  if (away_value(absent)) return AwayCells::bring(const_cast<Cell&>(cell), absent);
   const std::shared_ptr<SourceLink> link =
       static_cast<const AbsentOwner*>(absent.impl()->storage->owner)->link;
   TD_CHECK(link->source, Value,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that are elsewhere: a cell that keeps its shape and dtype while other ranks hold its
-// elements, and bytes that come and go at one address. Whoever reads such a cell, and whoever runs
-// the derivative of an op that has saved such bytes, has them brought back first.
+// Values that are elsewhere: a cell that keeps its shape and dtype while other ranks, or another
+// device, hold its elements, and bytes that come and go at one address. Whoever reads such a cell,
+// and whoever runs the derivative of an op that has saved such bytes, has them brought back first.
 #pragma once
 
 #include <atomic>
@@ -43,6 +43,13 @@ TD_API void set_absent(Cell& cell, const std::shared_ptr<SourceLink>& link);
 TD_API bool is_absent(const Tensor& v);
 /// Call the source of an absent value that `cell` holds.
 TD_API void bring_value(const Cell& cell, const Tensor& absent);
+
+/// A value that a program has made on another device for a cell of the host: the cell holds what
+/// this gives, and has the value copied when somebody reads it. So a program that counts its own
+/// steps waits for nothing.
+TD_API Tensor make_away(Tensor value);
+/// What make_away() was given, where this came from it; else nullptr. With the cell's lock held.
+TD_API Tensor* away_value(const Tensor& absent);
 
 /// A flat tensor whose bytes can be given back to the system and filled again, at one address, so
 /// that views of it stay what they are.

@@ -7,6 +7,7 @@
 
 #include "tandem/base/parallel.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/graph/cells/waiting_updates.h"
 
 namespace tandem {
@@ -55,6 +56,8 @@ bool ManyUpdates::add(const CellUpdate& u) {
   if (row.family != Family::pointwise || !row.runtime || row.attrs || u.cells.size() != row.n_out ||
       n_in != row.n_in || !u.other.defined())
     return false;
+  if (TD_UNLIKELY(any_absent()))
+    for (Cell* c : u.cells) (void)c->present();
   for (Cell* c : u.cells) c->lock_.lock();
   const TensorImpl& first = *u.cells[0]->value_.impl();
   bool fits = is_host(first.device) && is_floating(first.dtype) && matches(u.other, first) &&

@@ -192,8 +192,10 @@ MOCK Result cuLaunchKernel(Function, unsigned bx, unsigned by, unsigned bz, unsi
 }
 MOCK Result cuStreamBeginCapture_v2(Stream s, int mode) {
   if (mode != kCaptureThreadLocal) return kInvalidValue;
-  reinterpret_cast<MockStream*>(s)->captured = new MockGraph;
-  return ++g_live, kSuccess;
+  return call("cuStreamBeginCapture_v2", [&] {
+    reinterpret_cast<MockStream*>(s)->captured = new MockGraph;
+    return ++g_live, kSuccess;
+  });
 }
 MOCK Result cuStreamEndCapture(Stream s, Graph* g) {
   MockStream* stream = reinterpret_cast<MockStream*>(s);
@@ -210,7 +212,9 @@ MOCK Result cuGraphInstantiateWithFlags(GraphExec* e, Graph g, unsigned long lon
 MOCK Result cuGraphDestroy(Graph g) { return destroy<MockGraph>("cuGraphDestroy", g); }
 MOCK Result cuGraphExecDestroy(GraphExec g) { return destroy<MockGraph>("cuGraphExecDestroy", g); }
 MOCK Result cuGraphLaunch(GraphExec g, Stream) {
-  for (const auto& step : reinterpret_cast<MockGraph*>(g)->steps) step();
-  return kSuccess;
+  return call("cuGraphLaunch", [&] {
+    for (const auto& step : reinterpret_cast<MockGraph*>(g)->steps) step();
+    return kSuccess;
+  });
 }
 }

@@ -101,6 +101,7 @@ Status cuda_info(const CudaLibrary& library, int device, DeviceInfo& info) {
   info.shared_bytes = shared;
   info.f64 = true;
   info.warp_matmul = info.compute_major >= 8;
+  info.graphs = true;
   return {};
 }
 

@@ -43,6 +43,7 @@ FakeDevice::FakeDevice(const FakeOptions& options, int device)
   info_.units = 1;
   info_.f64 = true;
   info_.warp_matmul = true;
+  info_.graphs = true;
 }
 
 FakeDevice::~FakeDevice() = default;

@@ -151,7 +151,7 @@ bool run_conv_by_library(const KernelCall& c, ConvResult result) {
                                            "cudnn conv_backward_weight"};
   Engine& e = engine_of(c.device);
   const StreamRef stream = e.stream(c.stream);
-  e.timed(kNames[static_cast<int>(result)], stream, [&] { e.check(plan.conv->run(at, stream)); });
+  e.watched(kNames[static_cast<int>(result)], stream, [&] { e.check(plan.conv->run(at, stream)); });
   return true;
 }
 

@@ -93,6 +93,10 @@ DenseCall& DenseCall::scratch(const char* name, DType type, int64_t count) {
   free_ += scratch_bytes(bytes);
   return *this;
 }
+DenseCall& DenseCall::table(const char* name, DType type, Address at, size_t bytes) {
+  numbers_.push_back({.name = name, .type = type, .at = at, .bytes = bytes, .is_table = true});
+  return *this;
+}
 DenseCall& DenseCall::draws() {
   draws_ = true;
   return *this;
@@ -126,7 +130,8 @@ KernelSource DenseCall::source(const DenseKernel& kernel) const {
   }
   words.define("MATH", "(name)", c_.out[0].dtype == DType::f64 ? "name" : "name##f");
   for (const Number& n : numbers_) {
-    s.parameters.push_back({n.bytes ? Parameter::out : Parameter::value, n.type, n.name});
+    const auto array = n.is_table ? Parameter::in : Parameter::out;
+    s.parameters.push_back({n.bytes ? array : Parameter::value, n.type, n.name});
   }
   if (draws_) declare_key(s);
   for (const char* text : kernel.functions) {
@@ -170,7 +175,7 @@ void DenseCall::run(const DenseKernel& kernel, int64_t count) const {
     else
       a.value(n.whole);
   }
-  if (draws_) argue_key(a, c_.rng);
+  if (draws_) argue_key(a, c_);
   if (!kernel.blocks) a.value(count);
   if (kernel.reports) argue_reports(a, e, c_);
   if (!kernel.blocks) return launch_each(e, k, count, a, c_.stream);

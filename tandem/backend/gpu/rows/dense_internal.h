@@ -42,9 +42,9 @@ class DenseCall {
   DenseCall& number(const char* name, int64_t v);
   DenseCall& number(const char* name, double v);
   DenseCall& scratch(const char* name, DType type, int64_t count);
-  /// The last scratch array, for copies into it.
-  Address last_scratch() const { return numbers_.back().at; }
-  /// Philox: td_philox((td_u64)seed, (td_u32)offset, element, draw).
+  /// An array of the device that the kernel reads.
+  DenseCall& table(const char* name, DType type, Address at, size_t bytes);
+  /// Philox: td_philox(TD_SEED, TD_OFFSET, element, draw).
   DenseCall& draws();
   /// Launch for me = 0 .. count - 1. `kernel` is kept by its address.
   void run(const DenseKernel& kernel, int64_t count) const;
@@ -54,7 +54,8 @@ class DenseCall {
     std::string name;
     DType type{};
     Address at = 0;
-    size_t bytes = 0;  ///< of a scratch array; 0: a number
+    size_t bytes = 0;  ///< of an array; 0: a number
+    bool is_table = false;
     int64_t whole = 0;
     double real = 0;
   };

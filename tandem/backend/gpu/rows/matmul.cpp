@@ -222,7 +222,7 @@ bool run_by_library(const KernelCall& c, const Matmul& p) {
       at.b += static_cast<Address>(place * calls.stride[2][d]);
     }
     const StreamRef stream = e.stream(c.stream);
-    e.timed("cublasLt", stream, [&] { e.check(plan.matmul->run(at, stream)); });
+    e.watched("cublasLt", stream, [&] { e.check(plan.matmul->run(at, stream)); });
   }
   return true;
 }

@@ -4,6 +4,10 @@
 namespace tandem::gpu {
 
 constinit const char* const kPhilox = R"td_text(
+#undef TD_SEED
+#undef TD_OFFSET
+#define TD_SEED (td_counted ? (td_u64)td_from[0] + (td_u64)td_seed : (td_u64)td_seed)
+#define TD_OFFSET (td_counted ? (td_u32)td_from[1] + (td_u32)td_offset : (td_u32)td_offset)
 typedef struct { td_u32 w0, w1, w2, w3; } td_block_of_words;
 TDM_FN td_block_of_words td_philox(td_u64 seed, td_u32 offset, td_u64 element, td_u32 draw) {
   td_u32 c0 = offset, c1 = draw, c2 = (td_u32)element, c3 = (td_u32)(element >> 32);
@@ -48,12 +52,16 @@ TDM_FN td_u64 td_uniform_u64(td_u64 w, td_u64 range) {
 )td_text";
 
 void declare_key(KernelSource& k) {
-  k.parameters.push_back({Parameter::value, DType::i64, "seed"});
-  k.parameters.push_back({Parameter::value, DType::i32, "offset"});
+  k.parameters.push_back({Parameter::in, DType::i64, "td_from"});
+  k.parameters.push_back({Parameter::value, DType::i32, "td_counted"});
+  k.parameters.push_back({Parameter::value, DType::i64, "td_seed"});
+  k.parameters.push_back({Parameter::value, DType::i32, "td_offset"});
   k.functions.push_back(kPhilox);
 }
-void argue_key(Arguments& a, const RngKey& key) {
-  a.value(static_cast<int64_t>(key.seed)).value(static_cast<int32_t>(key.offset));
+void argue_key(Arguments& a, const KernelCall& c) {
+  a.address(address_of(c.rng_from), c.rng_from ? 2 * sizeof(int64_t) : 0);
+  a.value(static_cast<int32_t>(c.rng_from != nullptr));
+  a.value(static_cast<int64_t>(c.rng.seed)).value(static_cast<int32_t>(c.rng.offset));
 }
 
 }  // namespace tandem::gpu

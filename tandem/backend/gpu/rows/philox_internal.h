@@ -8,8 +8,9 @@ namespace tandem::gpu {
 
 /// td_philox(seed, offset, element, draw) gives a td_block_of_words; td_uniform_f64 ... of words.
 extern const char* const kPhilox;
-/// The parameters seed (i64) and offset (i32), and the functions above.
+/// The words TD_SEED and TD_OFFSET of a body, their parameters, and the functions above. A recorded
+/// call takes both from the device's memory, where those of each replay are.
 void declare_key(KernelSource& k);
-void argue_key(Arguments& a, const RngKey& key);
+void argue_key(Arguments& a, const KernelCall& c);
 
 }  // namespace tandem::gpu

@@ -12,9 +12,9 @@
 namespace tandem::gpu {
 namespace {
 
-// The block of element i; parameters seed and offset.
+// The block of element i.
 constexpr const char* kDraw =
-    "  const td_block_of_words b = td_philox((td_u64)seed, (td_u32)offset, (td_u64)i, 0);\n";
+    "  const td_block_of_words b = td_philox(TD_SEED, TD_OFFSET, (td_u64)i, 0);\n";
 
 // Elements in row-major order, which draws are numbered by; the result is dense.
 Walk drawn(const Array& y, const Array* x = nullptr, const Array* z = nullptr) {
@@ -63,7 +63,7 @@ void run_scaled(const KernelCall& c, bool normal, double first, double factor) {
   argue_array(a, y);
   wide == DType::f64 ? a.value(first).value(factor)
                      : a.value(static_cast<float>(first)).value(static_cast<float>(factor));
-  argue_key(a, c.rng);
+  argue_key(a, c);
   walk.argue(a);
   launch_each(e, k, y.numel, a, c.stream);
 }
@@ -100,7 +100,7 @@ void run_randint(const KernelCall& c) {
   Arguments a;
   argue_array(a, y);
   a.value(attrs.low).value(attrs.high);
-  argue_key(a, c.rng);
+  argue_key(a, c);
   walk.argue(a);
   launch_each(e, k, y.numel, a, c.stream);
 }
@@ -133,7 +133,7 @@ void run_bernoulli(const KernelCall& c) {
   Arguments a;
   argue_array(a, y);
   argue_array(a, p);
-  argue_key(a, c.rng);
+  argue_key(a, c);
   walk.argue(a);
   argue_reports(a, e, c);
   launch_each(e, k, y.numel, a, c.stream);
@@ -180,7 +180,7 @@ void run_dropout(const KernelCall& c) {
   a.value(static_cast<float>(1 - p));
   argue_scale(a, x.dtype, p);
   if (mask) argue_array(a, *mask);
-  argue_key(a, c.rng);
+  argue_key(a, c);
   walk.argue(a);
   launch_each(e, k, y.numel, a, c.stream);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resizing and sampling of images. interpolate and its transpose are given as weights by the
-// row's own tables (ops/vision/resample_internal.h), which each call copies to the device.
+// row's own tables (ops/vision/resample_internal.h), which the first call copies to the device.
 #include <algorithm>
+#include <mutex>
 
 #include "tandem/backend/gpu/rows/dense_internal.h"
 #include "tandem/backend/gpu/rows/register_internal.h"
@@ -19,7 +20,35 @@ struct ResampleTables : Plan {
   std::vector<double> weight;
   int64_t in[kSpatial], out[kSpatial];
   int64_t first_from[kSpatial], tap_from[kSpatial];  ///< where a map's parts begin
+  mutable std::mutex lock;
+  mutable std::vector<Tensor> there;  ///< all three tables as bytes, on each device so far
+
+  Address on_device(const KernelCall& c) const;
 };
+
+// The host waits once, so that calls in other streams may follow.
+Address ResampleTables::on_device(const KernelCall& c) const {
+  std::lock_guard hold(lock);
+  for (const Tensor& t : there)
+    if (t.device() == c.device) return address_of(t.impl()->data);
+  const std::pair<const void*, size_t> tables[] = {{first.data(), first.size() * sizeof(int64_t)},
+                                                   {at.data(), at.size() * sizeof(int64_t)},
+                                                   {weight.data(), weight.size() * sizeof(double)}};
+  size_t bytes = 0;
+  for (const auto& [from, n] : tables) bytes += n;
+  const Shape shape(static_cast<int64_t>(bytes));
+  const Tensor made(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, DType::u8, c.device)));
+  Engine& e = engine_of(c.device);
+  const StreamRef stream = e.stream(c.stream);
+  Address to = address_of(made.impl()->data);
+  for (const auto& [from, n] : tables) {
+    if (n) e.copy_in(to, from, n, stream);
+    to += n;
+  }
+  e.check(e.context().synchronize_stream(stream));
+  there.push_back(made);
+  return address_of(made.impl()->data);
+}
 
 std::shared_ptr<const Plan> prepare_interpolate(const KernelCall& c) {
   auto plan = std::make_shared<ResampleTables>();
@@ -35,10 +64,7 @@ std::shared_ptr<const Plan> prepare_interpolate(const KernelCall& c) {
     plan->at.insert(plan->at.end(), m.at.begin(), m.at.end());
     plan->weight.insert(plan->weight.end(), m.weight.begin(), m.weight.end());
   }
-  const size_t taps = plan->at.size();
-  plan->workspace = plan_dense(c, {plan->first.size() * sizeof(int64_t), taps * sizeof(int64_t),
-                                   taps * sizeof(double)})
-                        ->workspace;
+  plan->workspace = prepare_dense(c)->workspace;
   return plan;
 }
 
@@ -56,13 +82,6 @@ constexpr DenseKernel kInterpolate{.name = "interpolate", .body = {R"td_text(
   P0(me, sum);
 )td_text"}};
 
-template <class T>
-void copy_table(const KernelCall& c, const DenseCall& call, const std::vector<T>& table) {
-  Engine& e = engine_of(c.device);
-  const size_t bytes = table.size() * sizeof(T);
-  if (bytes) e.copy_in(call.last_scratch(), table.data(), bytes, e.stream(c.stream));
-}
-
 void run_interpolate(const KernelCall& c) {
   if (c.out[0].numel == 0) return;
   const auto& plan = static_cast<const ResampleTables&>(*c.plan);
@@ -74,11 +93,13 @@ void run_interpolate(const KernelCall& c) {
   number_all({"out_d", "out_h", "out_w"}, plan.out);
   number_all({"first_d", "first_h", "first_w"}, plan.first_from);
   number_all({"tap_d", "tap_h", "tap_w"}, plan.tap_from);
-  const auto taps = static_cast<int64_t>(plan.at.size());
-  call.scratch("first", DType::i64, static_cast<int64_t>(plan.first.size()));
-  copy_table(c, call, plan.first);
-  copy_table(c, call.scratch("at", DType::i64, taps), plan.at);
-  copy_table(c, call.scratch("weight", DType::f64, taps), plan.weight);
+  Address table = plan.on_device(c);
+  for (const auto& [name, type, count] : {std::tuple{"first", DType::i64, plan.first.size()},
+                                          std::tuple{"at", DType::i64, plan.at.size()},
+                                          std::tuple{"weight", DType::f64, plan.weight.size()}}) {
+    call.table(name, type, table, count * size_of(type));
+    table += count * size_of(type);
+  }
   call.run(kInterpolate, c.out[0].numel);
 }
 

@@ -244,6 +244,15 @@ bool sums_fit(const codegen::NormArrays& a) {
   const int64_t most = kMostLanes * kMostKept / 4 / (a.x->dtype == DType::f64 ? 2 : 1);
   return !sums || (a.x->numel > 0 && sums->numel <= most);
 }
+// Gradients of weight and bias over no lines.
+void fill_sums(const KernelCall& c) {
+  Engine& e = engine_of(c.device);
+  for (int i = 1; i < c.n_out; ++i) {
+    const Array& sums = c.out[i];
+    if (!has_elements(&sums) || !sums.data) continue;
+    e.check(e.context().fill(address_of(sums.data), 0, span_of(sums), e.stream(c.stream)));
+  }
+}
 template <bool centred>
 std::shared_ptr<const Plan> prepare_norm_backward(const KernelCall& c) {
   const codegen::NormArrays a = operands(c, centred, true);
@@ -263,7 +272,7 @@ constexpr Kernel kNormBackward{[](const KernelCall& c) {
                                },
                                nullptr, prepare_norm_backward<centred>,
                                [](const KernelCall& c) {
-                                 if (c.out[0].numel == 0) return;
+                                 if (c.out[0].numel == 0) return fill_sums(c);
                                  RowCall r;
                                  codegen::make_norm_backward(operands(c, centred, true), r);
                                  run_rows(r, c);

@@ -25,8 +25,8 @@ TDM_FN double td_open(td_draws* u) {
 )td_text";
 
 constexpr const char* kDrawsOfMeText =
-    "  td_draws u;\n  u.seed = (td_u64)seed;\n  u.element = (td_u64)me;\n"
-    "  u.offset = (td_u32)offset;\n  u.draw = 0;\n";
+    "  td_draws u;\n  u.seed = TD_SEED;\n  u.element = (td_u64)me;\n"
+    "  u.offset = TD_OFFSET;\n  u.draw = 0;\n";
 
 constexpr DenseKernel kGamma{.name = "sample_gamma",
                              .functions = {kDrawsText, R"td_text(
@@ -217,7 +217,7 @@ constexpr const char* kWeightsText =
 constexpr DenseKernel kMultinomial{
     .name = "multinomial", .reports = true, .body = {kWeightsText, R"td_text(
   for (td_i64 s = 0; s < samples; ++s) {
-    const td_block_of_words b = td_philox((td_u64)seed, (td_u32)offset, (td_u64)(me * samples + s), 0);
+    const td_block_of_words b = td_philox(TD_SEED, TD_OFFSET, (td_u64)(me * samples + s), 0);
     const td_f64 v = td_uniform_f64(td_word64(b.w0, b.w1)) * sum;
     td_i64 low = 0, left = n;
     while (left > 0) {
@@ -239,7 +239,7 @@ constexpr DenseKernel kMultinomial{
 constexpr DenseKernel kMultinomialKeys{
     .name = "multinomial_keys", .reports = true, .body = {kWeightsText, R"td_text(
   for (td_i64 k = 0; k < n; ++k) {
-    const td_block_of_words b = td_philox((td_u64)seed, (td_u32)offset, (td_u64)(me * n + k), 0);
+    const td_block_of_words b = td_philox(TD_SEED, TD_OFFSET, (td_u64)(me * n + k), 0);
     const td_f64 v = 1.0 - td_uniform_f64(td_word64(b.w0, b.w1));
     work[me * n + k] = WEIGHT(k) > 0 ? -tdm_log(v) / WEIGHT(k) : tdmi_inf();
   }
