@@ -99,9 +99,14 @@ TEST(FromTriton, ItsRepositoryIsServed) {
   EXPECT_EQ(m.settings.queue, 32);
   EXPECT_EQ(m.settings.timeout_ms, 500);
   EXPECT_EQ(m.settings.shapes, "x:1x4");
-  for (const char* name : {"'optimization' (line 14)", "'parameters'", "'preferred_batch_size'",
-                           "'kind' (line 8) has no effect: models are served on the processor"})
+  for (const char* name : {"'optimization' (line 14)", "'parameters'", "'preferred_batch_size'"})
     EXPECT_TRUE(any_has(m.notes, name)) << name;
+  if (is_host(device_named("auto"))) {
+    EXPECT_TRUE(any_has(m.notes, "'kind' (line 8) has no effect: no CUDA device is there"));
+    EXPECT_TRUE(m.settings.devices.empty());
+  } else {
+    EXPECT_EQ(m.settings.devices, std::vector<std::string>{"cuda:0"});
+  }
   EXPECT_FALSE(any_has(m.notes, "'name'"));
 
   Running server({.models = t / "repo", .from = "triton", .allow_load = true});

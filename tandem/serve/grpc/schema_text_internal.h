@@ -124,6 +124,7 @@ message ModelOutput
   repeated int64 dims 3
 message ModelInstanceGroup
   int32 count 2
+  repeated int32 gpus 3
   int32 kind 4
 message ModelDynamicBatching
   uint64 max_queue_delay_microseconds 2

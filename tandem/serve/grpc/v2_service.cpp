@@ -152,11 +152,14 @@ void model_config(const GrpcCall& call, std::string_view message) {
   };
   put(5, v->model->inputs(), 4);
   put(6, v->model->outputs(), 3);
-  constexpr uint64_t kKindCpu = 2;
-  io::ProtoWriter group;
-  group.add_int(2, v->model->instances());
-  group.add_varint(4, kKindCpu);
-  config.add_message(7, group);
+  constexpr uint64_t kKindGpu = 1, kKindCpu = 2;
+  for (const auto& [device, count] : v->model->instances_by_device()) {
+    io::ProtoWriter group;
+    group.add_int(2, count);
+    if (!is_host(device)) group.add_packed(3, std::vector<int64_t>{device.index});
+    group.add_varint(4, is_host(device) ? kKindCpu : kKindGpu);
+    config.add_message(7, group);
+  }
   if (batched) {
     io::ProtoWriter batching;
     batching.add_varint(2, static_cast<uint64_t>(v->settings.delay_us));

@@ -111,16 +111,27 @@ class TritonModel {
     shapes_.emplace_back(name, sizes);
   }
 
+  // Of KIND_GPU "count" are on each of "gpus", on the first one where none are named.
   void instances(const io::TextMessage& m) {
+    const io::TextField* on_gpus = nullptr;
+    std::vector<int64_t> gpus;
     for (const io::TextField& f : m.fields) {
       if (f.name == "count") {
         out_.settings.instances = notes_.whole(f, 1, 64);
       } else if (f.name == "kind") {
-        if (f.text == "KIND_GPU") notes_.unused(f, "models are served on the processor");
+        if (f.text == "KIND_GPU") on_gpus = &f;
+      } else if (f.name == "gpus") {
+        gpus.push_back(notes_.whole(f, 0, 255));
       } else if (f.name != "name") {
         notes_.unused(f);
       }
     }
+    if (!on_gpus) return;
+    if (is_host(device_named("auto")))
+      return notes_.unused(*on_gpus, "no CUDA device is there: the model is served on the CPU");
+    if (gpus.empty()) gpus.push_back(0);
+    for (const int64_t gpu : gpus) out_.settings.devices.push_back(fmt::format("cuda:{}", gpu));
+    out_.settings.instances *= static_cast<int64_t>(gpus.size());
   }
 
   void dynamic_batching(const io::TextMessage& m) {

@@ -73,10 +73,13 @@ namespace {
 using Versions = std::map<int64_t, ModelVersionPtr>;
 
 ServableOptions servable_options(const ModelSettings& s) {
+  std::vector<Device> devices;
+  for (const std::string& name : s.devices) devices.push_back(device_named(name));
   return {.max_batch = s.max_batch,
           .same_bits = s.same_bits,
           .instances = static_cast<int>(s.instances),
           .threads = static_cast<int>(s.threads),
+          .devices = std::move(devices),
           .shapes = s.shapes,
           .weights = s.weights,
           .dtype = s.dtype == "bf16" ? DType::bf16 : DType::f32,

@@ -58,17 +58,41 @@ void set_dtype(recipe::LoadedModel& model, DType dtype) {
 
 }  // namespace
 
-std::shared_ptr<Servable> Servable::load(const std::string& path, const ServableOptions& options) {
-  if (recipe::is_run(path))
-    return std::make_shared<Servable>(recipe::load_run(path, options.weights), options);
+namespace {
+
+recipe::LoadedModel load_on(Device device, const std::string& path,
+                            const ServableOptions& options) {
+  if (recipe::is_run(path)) return recipe::load_run(path, options.weights, device);
   TD_CHECK(recipe::is_graph_file(path) || recipe::is_model(path), Format,
            "'{}' is not a model: no run's folder, Hugging Face folder or file of a graph", path);
-  recipe::LoadedModel model = recipe::load_model({.model = path});
+  recipe::LoadedModel model = recipe::load_model({.model = path, .device = device});
   if (model.pretrained && model.pretrained->is_causal()) set_dtype(model, options.dtype);
-  return std::make_shared<Servable>(std::move(model), options);
+  return model;
 }
 
-Servable::Servable(recipe::LoadedModel model, const ServableOptions& options) : options_(options) {
+std::vector<recipe::LoadedModel> one(recipe::LoadedModel model) {
+  std::vector<recipe::LoadedModel> out;
+  out.push_back(std::move(model));
+  return out;
+}
+
+}  // namespace
+
+std::shared_ptr<Servable> Servable::load(const std::string& path, const ServableOptions& options) {
+  std::vector<Device> devices = options.devices;
+  if (devices.empty()) devices.push_back(cpu);
+  std::vector<recipe::LoadedModel> models;
+  for (const Device d : devices) models.push_back(load_on(d, path, options));
+  return std::make_shared<Servable>(std::move(models), options);
+}
+
+Servable::Servable(recipe::LoadedModel model, const ServableOptions& options)
+    : Servable(one(std::move(model)), options) {}
+
+Servable::Servable(std::vector<recipe::LoadedModel> models, const ServableOptions& options)
+    : options_(options) {
+  TD_CHECK(!models.empty(), Value, "a Servable expects a model");
+  recipe::LoadedModel& model = models[0];
   inputs_ = model.inputs;
   outputs_ = model.outputs;
   platform_ = model.runner ? "onnx" : model.opened ? "run" : "huggingface";
@@ -84,17 +108,21 @@ Servable::Servable(recipe::LoadedModel model, const ServableOptions& options) : 
     std::vector<Tensor>& row = samples_.emplace_back();
     for (const ModelPort& p : example) row.push_back(random_row(p));
   }
-  model.inputs = inputs_;
-  make_instances(std::move(model));
+  for (recipe::LoadedModel& m : models) m.inputs = inputs_;
+  make_instances(models);
   first_run();
 }
 
-void Servable::make_instances(recipe::LoadedModel model) {
+void Servable::make_instances(const std::vector<recipe::LoadedModel>& models) {
+  const recipe::LoadedModel& model = models[0];
   pretrained_ = model.pretrained;
-  for (int i = 0; i < std::max(1, options_.instances); ++i) {
-    recipe::LoadedModel own = model;
+  const size_t count =
+      std::max(models.size(), static_cast<size_t>(std::max(1, options_.instances)));
+  for (size_t i = 0; i < count; ++i) {
+    recipe::LoadedModel own = models[i % models.size()];
     // Its own programs: those of one runner do not run side by side.
-    if (i > 0 && own.runner) own.runner = std::make_shared<onnx::OnnxRunner>(own.runner->model());
+    if (i >= models.size() && own.runner)
+      own.runner = std::make_shared<onnx::OnnxRunner>(own.runner->model());
     auto instance = std::make_unique<Instance>();
     instance->predictor = std::make_unique<recipe::Predictor>(std::move(own));
     instances_.push_back(std::move(instance));
@@ -107,6 +135,24 @@ void Servable::make_instances(recipe::LoadedModel model) {
     constexpr std::string_view kKinds[] = {"image", "sound", "table", "text"};
     file_kind_ = kKinds[static_cast<size_t>(prepared->kind)];
   }
+}
+
+Device Servable::device_of(int instance) const {
+  return instances_[static_cast<size_t>(instance)]->predictor->model().device;
+}
+
+std::vector<std::pair<Device, int>> Servable::instances_by_device() const {
+  std::vector<std::pair<Device, int>> out;
+  for (int i = 0; i < instances(); ++i) {
+    const Device d = device_of(i);
+    const auto at =
+        std::find_if(out.begin(), out.end(), [d](const auto& e) { return e.first == d; });
+    if (at == out.end())
+      out.emplace_back(d, 1);
+    else
+      ++at->second;
+  }
+  return out;
 }
 
 std::vector<Tensor> Servable::call(int instance, const std::vector<Tensor>& inputs) {

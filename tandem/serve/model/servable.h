@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tandem/recipe/loaded_model.h"
@@ -19,10 +20,12 @@ namespace tandem::serve {
 using recipe::ModelPort;
 
 struct ServableOptions {
-  int64_t max_batch = 32;    ///< rows; 1: no batching
-  bool same_bits = true;     ///< false: sizes that round differently are used, too
-  int instances = 1;         ///< programs that may run at the same time
-  int threads = 0;           ///< of each; 0: all cores
+  int64_t max_batch = 32;  ///< rows; 1: no batching
+  bool same_bits = true;   ///< false: sizes that round differently are used, too
+  int instances = 1;       ///< programs that may run at the same time
+  int threads = 0;         ///< of each; 0: all cores
+  /// Where instances run, in turn, at least one on each; empty: the CPU.
+  std::vector<Device> devices = {};
   std::string shapes = "";   ///< open sizes for the warm-up, as x:1x3x224x224
   std::string weights = "";  ///< of a run: last or best
   /// Of the weights of a Hugging Face folder's decoder; outputs are f32 all the same.
@@ -36,6 +39,8 @@ class TD_API Servable {
   /// known to work. Throws what loading throws.
   static std::shared_ptr<Servable> load(const std::string& path, const ServableOptions& options);
   explicit Servable(recipe::LoadedModel model, const ServableOptions& options = {});
+  /// The same model loaded on several devices: instances take them in turn.
+  Servable(std::vector<recipe::LoadedModel> models, const ServableOptions& options);
 
   /// Inputs with their names, dtypes and shapes; -1: open.
   const std::vector<ModelPort>& inputs() const { return inputs_; }
@@ -44,6 +49,10 @@ class TD_API Servable {
   const std::string& platform() const { return platform_; }
   int instances() const { return static_cast<int>(instances_.size()); }
   int threads() const { return options_.threads; }
+  /// Where an instance runs.
+  Device device_of(int instance) const;
+  /// Devices in the order of the options, with the number of instances on each.
+  std::vector<std::pair<Device, int>> instances_by_device() const;
 
   /// Prepare the larger batches: compile, compare, measure. Calls from other threads may run
   /// meanwhile.
@@ -84,7 +93,7 @@ class TD_API Servable {
   };
   std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs);
   std::shared_ptr<models::PretrainedModel> pretrained_;
-  void make_instances(recipe::LoadedModel model);
+  void make_instances(const std::vector<recipe::LoadedModel>& models);
   void first_run();
   bool try_size(int64_t rows);
   std::string compare(const std::vector<Tensor>& outputs, int64_t rows) const;

@@ -51,6 +51,7 @@ struct ModelSettings {
   int64_t queue = 256;
   double timeout_ms = 30000;
   int64_t instances = 1;
+  std::vector<std::string> devices = {};
   int64_t threads = 0;
   std::string shapes = "";
   std::string weights = "last";
@@ -92,6 +93,8 @@ struct ModelSettings {
        .at_least = 0});
     v("instances", instances,
       {.doc = "programs that may run at the same time", .at_least = 1, .at_most = 64});
+    v("devices", devices,
+      {.doc = "where instances run, in turn, at least one on each: [cuda:0, cuda:1]; []: the CPU"});
     v("threads", threads, {.doc = "threads of an instance; 0: all cores", .at_least = 0});
     v("shapes", shapes, {.doc = "open sizes of the inputs for the warm-up, as x:1x3x224x224"});
     v("weights", weights, {.doc = "of a run: which weights", .one_of = "last best"});

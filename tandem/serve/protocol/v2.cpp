@@ -59,12 +59,18 @@ void config(Call& call, const ModelVersion& v) {
                                    ? ",\"dynamic_batching\":{\"max_queue_delay_microseconds\":" +
                                          fmt::format("{:.0f}}}", v.settings.delay_us)
                                    : "";
+  std::string groups;
+  for (const auto& [device, count] : v.model->instances_by_device()) {
+    if (!groups.empty()) groups += ",";
+    groups += is_host(device) ? fmt::format("{{\"count\":{},\"kind\":\"KIND_CPU\"}}", count)
+                              : fmt::format("{{\"count\":{},\"kind\":\"KIND_GPU\",\"gpus\":[{}]}}",
+                                            count, device.index);
+  }
   call.json(
       fmt::format("{{\"name\":{},\"platform\":\"{}\",\"max_batch_size\":{},\"input\":[{}],"
-                  "\"output\":[{}],\"instance_group\":[{{\"count\":{},\"kind\":\"KIND_CPU\"}}]"
-                  "{}}}",
+                  "\"output\":[{}],\"instance_group\":[{}]{}}}",
                   io::quote_json(v.name), platform_of(v), most_rows_of(v), list(v.model->inputs()),
-                  list(v.model->outputs()), v.model->instances(), batching));
+                  list(v.model->outputs()), groups, batching));
 }
 
 std::string statistics_of(const ModelVersion& v) {

@@ -17,6 +17,12 @@ std::unique_ptr<TextModel> TextModel::load(const std::string& folder,
     return nullptr;
   if (!model) model = models::from_pretrained(folder);
   if (!model->is_causal()) return nullptr;
+  // Keys and values of texts lie in pages of the host's memory.
+  const Device device = model->module().parameters().front().device();
+  TD_CHECK(is_host(device), Unsupported,
+           "a language model continues texts on the CPU alone, and its devices begin with {}\n"
+           "Leave 'devices' out, or set 'text: false' to serve its logits from there.",
+           to_string(device));
   const text::Tokenizer tokenizer = text::Tokenizer::from_file((at / "tokenizer.json").string())
                                         .with_truncation(std::nullopt)
                                         .with_padding(std::nullopt);
