@@ -13,6 +13,7 @@
 #include "tandem/graph/batch.h"
 #include "tandem/graph/infer.h"
 #include "tandem/graph/kernel.h"
+#include "tandem/graph/run/started_work.h"
 #include "tandem/graph/vjp.h"
 #include "tandem/ops/ops.h"
 
@@ -96,6 +97,34 @@ void all_reduce_run(const KernelCall& c) {
   copy_in(c);
   group_of(a.group)->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a)).wait();
 }
+// Engines add up in the memory of all_reduce_start's result, until all_reduce_wait reads it.
+class StartedSum final : public StartedWork {
+ public:
+  StartedSum(std::shared_ptr<Engine> group, Work work)
+      : group_(std::move(group)), work_(std::move(work)) {}
+  void wait() override { work_.wait(); }
+  void cancel() noexcept override try {
+    // Other ranks wait for what will not come.
+    group_->abort("a step of a compiled function has thrown there");
+    work_.wait();
+  } catch (...) {  // the step's own error is on its way
+  }
+
+ private:
+  std::shared_ptr<Engine> group_;
+  Work work_;
+};
+void all_reduce_start_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  copy_in(c);
+  std::shared_ptr<Engine> group = group_of(a.group);
+  Work work = group->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a));
+  keep_started(c.out[0].data, std::make_unique<StartedSum>(std::move(group), std::move(work)));
+}
+void all_reduce_wait_run(const KernelCall& c) {
+  finish_started(c.in[0].data);
+  copy_in(c);
+}
 void broadcast_run(const KernelCall& c) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
   copy_in(c);
@@ -144,8 +173,19 @@ constexpr OpDef collective(const char* name) {
 }
 constinit const OpDef all_reduce_row = collective("all_reduce")
                                            .infer(same_infer)
+                                           .flag(kReuseFirst)
                                            .vjp(all_reduce_vjp)
                                            .doc("The sum, minimum or maximum of the ranks' x.");
+// In two parts: what lies between them in a program runs meanwhile.
+constinit const OpDef all_reduce_start_row =
+    collective("all_reduce_start")
+        .infer(same_infer)
+        .flag(kReuseFirst)
+        .doc("x, whose sum over the ranks all_reduce_wait gives; nothing else may read it.");
+constinit const OpDef all_reduce_wait_row = collective("all_reduce_wait")
+                                                .infer(same_infer)
+                                                .flag(kReuseFirst)
+                                                .doc("The sum that all_reduce_start has begun.");
 constinit const OpDef all_gather_row =
     collective("all_gather").infer(gather_infer).vjp(all_gather_vjp).doc("The ranks' x, stacked.");
 constinit const OpDef reduce_scatter_row =
@@ -190,9 +230,10 @@ void add_rows() {
     for (const auto& [row, run] :
          {Row{&all_reduce_row, all_reduce_run}, Row{&all_gather_row, all_gather_run},
           Row{&reduce_scatter_row, reduce_scatter_run}, Row{&broadcast_row, broadcast_run},
-          Row{&all_to_all_row, all_to_all_run}, Row{&copy_to_ranks_row, copy_in},
-          Row{&reduce_from_ranks_row, all_reduce_run}, Row{&gather_from_ranks_row, all_gather_run},
-          Row{&scatter_to_ranks_row, own_row_run}}) {
+          Row{&all_reduce_start_row, all_reduce_start_run},
+          Row{&all_reduce_wait_row, all_reduce_wait_run}, Row{&all_to_all_row, all_to_all_run},
+          Row{&copy_to_ranks_row, copy_in}, Row{&reduce_from_ranks_row, all_reduce_run},
+          Row{&gather_from_ranks_row, all_gather_run}, Row{&scatter_to_ranks_row, own_row_run}}) {
       register_op(*row);
       register_kernel(DeviceKind::cpu, *row, {.supports = dense, .run = run});
     }
@@ -271,6 +312,16 @@ Tensor detail::all_reduce_labelled(const Tensor& x, ReduceOp op, const std::shar
   if (alone(e)) return x;
   return call_row(all_reduce_row, x,
                   {.op = static_cast<int64_t>(op), .ordered = ordered, .label = label}, e, loc);
+}
+
+Tensor detail::start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& e,
+                                const std::string& label, bool ordered, SourceLocation loc) {
+  if (alone(e)) return x;
+  return call_row(all_reduce_start_row, x, {.ordered = ordered, .label = label}, e, loc);
+}
+Tensor detail::wait_all_reduce(const Tensor& started, const std::shared_ptr<Engine>& e,
+                               SourceLocation loc) {
+  return alone(e) ? started : call_row(all_reduce_wait_row, started, {}, e, loc);
 }
 
 Tensor all_gather(const Tensor& x, const std::shared_ptr<Engine>& group, SourceLocation loc) {

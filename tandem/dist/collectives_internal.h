@@ -15,6 +15,14 @@ Tensor all_reduce_labelled(const Tensor& x, ReduceOp op, const std::shared_ptr<E
                            const std::string& label, bool ordered = false,
                            SourceLocation loc = SourceLocation::here());
 
+/// The sum of the ranks' x in two calls, for programs: what is recorded between them runs while the
+/// ranks exchange x. `label` names it in messages, `ordered` is CallOptions'.
+Tensor start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& group,
+                        const std::string& label, bool ordered,
+                        SourceLocation loc = SourceLocation::here());
+Tensor wait_all_reduce(const Tensor& started, const std::shared_ptr<Engine>& group,
+                       SourceLocation loc = SourceLocation::here());
+
 /// all_to_all() whose gradient is multiplied by `scale`.
 Tensor all_to_all_scaled(const Tensor& x, double scale, const std::shared_ptr<Engine>& group,
                          SourceLocation loc = SourceLocation::here());

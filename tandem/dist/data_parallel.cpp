@@ -121,7 +121,7 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
   for (const Param& p : net.parameters())
     TD_CHECK(is_host(p.device()), Unsupported,
              "DataParallel expects parameters on the host, '{}' lies elsewhere", p.name());
-  TD_CHECK(options_.bucket_cap_mb > 0 && options_.first_bucket_mb > 0, Value,
+  TD_CHECK(options_.bucket_cap_mb >= 0 && options_.first_bucket_mb > 0, Value,
            "DataParallel expects buckets of more than 0 MB, got {} and {}", options_.bucket_cap_mb,
            options_.first_bucket_mb);
   if (engine_->size() == 1) {

@@ -28,8 +28,9 @@ struct DataParallelOptions {
   /// Give rank 0's buffers (running statistics) to all before each forward pass in training mode.
   bool broadcast_buffers = true;
   /// Gradients are reduced in buckets of about this size, the first one smaller so that work begins
-  /// early.
-  double bucket_cap_mb = 25, first_bucket_mb = 1;
+  /// early. 0: a twelfth of all gradients, between 0.5 and 25: what is exchanged after the backward
+  /// pass, the last bucket, is a small part.
+  double bucket_cap_mb = 0, first_bucket_mb = 1;
   /// Virtual shards: how many parts of a whole batch sharded_backward() computes by themselves; a
   /// power of two, a multiple of the ranks. 0: one for each rank.
   int64_t shards = 0;
@@ -37,7 +38,7 @@ struct DataParallelOptions {
   /// may differ. Not with shards, which are batches of their own.
   bool sync_batchnorm = false;
   /// The optimizer takes DataParallel::parameters(); its updates must be elementwise. A unit of
-  /// parameters that come and go together is the largest module of at most bucket_cap_mb.
+  /// parameters that come and go together is the largest module of at most bucket_cap_mb (0: 25).
   Sharding sharding = Sharding::none;
   /// Patterns for names of parameters that are left alone (nn::name_matches()): experts of which
   /// each rank has others. Not with sharding.

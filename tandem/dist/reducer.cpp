@@ -53,7 +53,7 @@ bool Reducer::paused() const {
 }
 
 void Reducer::begin() {
-  engine_.set_step(++steps_);
+  if (!is_tracing()) engine_.set_step(++steps_);
   std::fill(given_.begin(), given_.end(), 0);
   begin_pass();
 }
@@ -66,7 +66,6 @@ void Reducer::end(double divisor) {
 
 void Reducer::reduce_all(double divisor) {
   const NoGradGuard no_grad;
-  if (is_tracing()) return reduce_all_traced(divisor);
   begin();
   for (size_t i = params_.size(); i-- > 0;) give(i, params_[i].param.grad().defined());
   end(divisor);
@@ -98,8 +97,8 @@ void Reducer::gradient_ready(GradSlot& slot) {
 void Reducer::walk_ends(bool failed) {
   if (paused()) return;
   if (failed) {
-    // Other ranks wait for what will not come.
-    engine_.abort("backward() has thrown there");
+    // Other ranks wait for what will not come; a trace has called nobody.
+    if (!is_tracing()) engine_.abort("backward() has thrown there");
     return;
   }
   end(engine_.size());
@@ -111,6 +110,7 @@ BucketReducer::BucketReducer(std::vector<NamedParam> params, const DataParallelO
                              std::shared_ptr<Engine> engine)
     : Reducer(std::move(params), std::move(engine)),
       ordered_(options.shards > 0),
+      used_(params_.size()),
       places_(params_.size()) {
   make_buckets(options);
   if (engine_.size() > 1) watch();
@@ -125,6 +125,13 @@ BucketReducer::~BucketReducer() {
 
 // Last parameters first: their gradients are complete first.
 void BucketReducer::make_buckets(const DataParallelOptions& o) {
+  double most = o.bucket_cap_mb;
+  if (most == 0) {
+    double bytes = 0;
+    for (const NamedParam& p : params_)
+      bytes += static_cast<double>(p.param.numel()) * static_cast<double>(size_of(p.param.dtype()));
+    most = std::clamp(bytes / 12e6, 0.5, 25.0);
+  }
   std::vector<Bucket> open;
   for (size_t i = params_.size(); i-- > 0;) {
     const Param& p = params_[i].param;
@@ -138,7 +145,7 @@ void BucketReducer::make_buckets(const DataParallelOptions& o) {
     places_[i].offset = b->elements;
     b->elements += aligned(p.numel(), b->dtype);
     b->params.push_back(i);
-    const double cap = buckets_.empty() ? o.first_bucket_mb : o.bucket_cap_mb;
+    const double cap = buckets_.empty() ? std::min(o.first_bucket_mb, most) : most;
     if (static_cast<double>(b->elements) * static_cast<double>(size_of(b->dtype)) < cap * 1e6)
       continue;
     close_bucket(*b);
@@ -169,12 +176,23 @@ std::vector<std::string> BucketReducer::plan() const {
 
 void BucketReducer::begin_pass() {
   next_ = 0;
-  for (Bucket& b : buckets_) b.given = 0;
+  std::fill(used_.begin(), used_.end(), 0);
+  for (Bucket& b : buckets_) {
+    b.given = 0;
+    if (is_tracing() || !b.traced.empty()) b.flat = Tensor();
+    b.traced.clear();
+  }
 }
 
 void BucketReducer::give(size_t i, bool used) {
   const Place& p = places_[i];
   Bucket& b = buckets_[p.bucket];
+  if (is_tracing()) {
+    used_[i] = used || (unsent_[i] && params_[i].param.grad().defined());
+    given_[i] = 1;
+    ++b.given;
+    return launch_full();
+  }
   if (b.given == 0) {
     // Gradients that somebody holds from the last pass keep their values.
     const bool ours = b.flat.defined() && b.flat.impl()->donatable();
@@ -205,6 +223,10 @@ void BucketReducer::give(size_t i, bool used) {
 void BucketReducer::launch_full() {
   for (; next_ < buckets_.size() && buckets_[next_].given == buckets_[next_].params.size();
        ++next_) {
+    if (is_tracing()) {
+      launch_traced(next_);
+      continue;
+    }
     Bucket& b = buckets_[next_];
     b.work = engine_.all_reduce({b.flat.impl()->data, b.elements, b.dtype}, ReduceOp::sum,
                                 {.label = fmt::format("bucket {}", next_), .ordered = ordered_});
@@ -213,6 +235,10 @@ void BucketReducer::launch_full() {
 
 void BucketReducer::end_pass(double divisor) {
   for (Bucket& b : buckets_) {
+    if (is_tracing()) {
+      take_traced(b, divisor);
+      continue;
+    }
     b.work.wait();
     b.work = Work();
     take_views(b, divisor);
@@ -232,40 +258,35 @@ void BucketReducer::take_views(Bucket& b, double divisor) {
   }
 }
 
-void BucketReducer::reduce_all_traced(double divisor) {
-  std::vector<char> given;
-  for (const NamedParam& p : params_) given.push_back(p.param.grad().defined());
-  reduce_traced(given, divisor);
-}
-
 // ---- in a trace: the same buckets, as rows of the program
 
 // Which parameters have a gradient is the trace's, the same on all ranks: no flags travel.
-void BucketReducer::reduce_traced(const std::vector<char>& given, double divisor) {
-  for (size_t k = 0; k < buckets_.size(); ++k) {
-    std::vector<Tensor> parts;
-    for (const size_t i : buckets_[k].params)
-      if (given[i]) parts.push_back(params_[i].param.grad().reshape({-1}));
-    if (parts.empty()) continue;
-    const Tensor sum = detail::all_reduce_labelled(cat(parts, 0), ReduceOp::sum, group_,
-                                                   fmt::format("bucket {}", k), ordered_);
-    const Tensor mean = sum / divisor;
-    int64_t at = 0;
-    for (const size_t i : buckets_[k].params) {
-      if (!given[i]) continue;
-      const Param& p = params_[i].param;
-      p.set_grad(narrow(mean, 0, at, p.numel()).reshape(p.shape()));
-      at += p.numel();
+void BucketReducer::launch_traced(size_t k) {
+  Bucket& b = buckets_[k];
+  std::vector<Tensor> parts;
+  for (const size_t i : b.params)
+    if (used_[i]) {
+      b.traced.push_back(i);
+      parts.push_back(params_[i].param.grad().reshape({-1}));
     }
-  }
+  if (parts.empty()) return;
+  const NoGradGuard no_grad;
+  b.flat = detail::start_all_reduce(cat(parts, 0), group_, fmt::format("bucket {}", k), ordered_);
 }
 
-void BucketReducer::gradients_traced(std::span<GradSlot* const> slots) {
-  if (paused()) return;
+void BucketReducer::take_traced(Bucket& b, double divisor) {
+  if (b.traced.empty()) return;
   const NoGradGuard no_grad;
-  std::vector<char> given(params_.size(), 0);
-  for (const GradSlot* s : slots) given[index_of(*s)] = 1;
-  reduce_traced(given, engine_.size());
+  const Tensor mean = detail::wait_all_reduce(b.flat, group_) / divisor;
+  b.flat = Tensor();
+  int64_t at = 0;
+  for (const size_t i : b.traced) {
+    const Param& p = params_[i].param;
+    p.set_grad(narrow(mean, 0, at, p.numel()).reshape(p.shape()));
+    at += p.numel();
+    unsent_[i] = 0;
+  }
+  b.traced.clear();
 }
 
 }  // namespace tandem::distributed

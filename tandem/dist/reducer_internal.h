@@ -40,13 +40,11 @@ class Reducer : public GradWatcher {
   void walk_ends(bool failed) final;
 
  protected:
-  // ---- one pass: begin_pass(), give() for each parameter, end_pass()
+  // ---- one pass: begin_pass(), give() for each parameter, end_pass(); in a trace they record it
   virtual void begin_pass() = 0;
   /// A parameter's gradient of this rank is known: `used` says whether this pass has added to it.
   virtual void give(size_t i, bool used) = 0;
   virtual void end_pass(double divisor) = 0;
-  /// reduce_all() in a trace.
-  virtual void reduce_all_traced(double divisor) = 0;
 
   Reducer(std::vector<NamedParam> params, std::shared_ptr<Engine> engine);
   bool paused() const;
@@ -82,8 +80,6 @@ class BucketReducer final : public Reducer {
   /// A line for each bucket: which parameters it holds.
   std::vector<std::string> plan() const;
 
-  void gradients_traced(std::span<GradSlot* const> slots) override;
-
  private:
   struct Place {
     size_t bucket = 0;
@@ -95,20 +91,22 @@ class BucketReducer final : public Reducer {
     std::vector<size_t> params;
     int64_t elements = 0;
     size_t given = 0;
-    Tensor flat;
+    Tensor flat;  ///< in a trace the value that is reduced
     Work work;
+    std::vector<size_t> traced;  ///< the parameters in it, in a trace
   };
   void make_buckets(const DataParallelOptions& options);
   void close_bucket(Bucket& b);
   void begin_pass() override;
   void give(size_t i, bool used) override;
   void end_pass(double divisor) override;
-  void reduce_all_traced(double divisor) override;
   void launch_full();
   void take_views(Bucket& b, double divisor);
-  void reduce_traced(const std::vector<char>& given, double divisor);
+  void launch_traced(size_t k);
+  void take_traced(Bucket& b, double divisor);
 
-  bool ordered_;  ///< sums of shards: by the tree on every engine
+  bool ordered_;            ///< sums of shards: by the tree on every engine
+  std::vector<char> used_;  ///< parameters: this trace adds to their gradients
   std::vector<Place> places_;
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  ///< bucket that is reduced next

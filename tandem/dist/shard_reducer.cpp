@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/dist/reduce_internal.h"
+#include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::distributed {
@@ -26,6 +27,9 @@ ShardReducer::~ShardReducer() {
 }
 
 void ShardReducer::begin_pass() {
+  TD_CHECK(!is_tracing(), Unsupported,
+           "gradients of sharded parameters in compile()\nCompile the forward and backward pass "
+           "under no_sync(), and call reduce_gradients() outside.");
   next_ = 0;
   users_ = zeros({static_cast<int64_t>(params_.size())});
   for (Bucket& b : buckets_) b.given = 0;
@@ -101,18 +105,6 @@ void ShardReducer::end_pass(double divisor) {
     b.part = Tensor();
   }
   sharded_.end_step();
-}
-
-void ShardReducer::reduce_all_traced(double) {
-  TD_FAIL(Unsupported,
-          "gradients of sharded parameters in compile()\nCompile the forward and backward pass "
-          "under no_sync(), and call reduce_gradients() outside.");
-}
-
-void ShardReducer::gradients_traced(std::span<GradSlot* const>) {
-  TD_CHECK(paused(), Unsupported,
-           "backward() of a net with sharded parameters in compile()\nCompile it under no_sync(), "
-           "and call reduce_gradients() outside.");
 }
 
 }  // namespace tandem::distributed

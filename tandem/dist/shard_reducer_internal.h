@@ -15,8 +15,6 @@ class ShardReducer final : public Reducer {
                const DataParallelOptions& options, std::shared_ptr<Engine> engine);
   ~ShardReducer() override;
 
-  void gradients_traced(std::span<GradSlot* const> slots) override;
-
  private:
   struct Bucket {
     size_t given = 0;
@@ -26,7 +24,6 @@ class ShardReducer final : public Reducer {
   void begin_pass() override;
   void give(size_t i, bool used) override;
   void end_pass(double divisor) override;
-  void reduce_all_traced(double divisor) override;
   void launch_full();
   void settle(Bucket& b);
 

@@ -29,7 +29,9 @@ ShardedParams::ShardedParams(nn::Module& net, std::vector<NamedParam> params,
       link_(std::make_shared<tandem::detail::SourceLink>()) {
   link_->source = this;
   for (size_t i = 0; i < params_.size(); ++i) index_[params_[i].param.cell().get()] = i;
-  make_units(net, static_cast<int64_t>(options.bucket_cap_mb * 1e6));
+  constexpr double kUnitMb = 25;
+  make_units(net, static_cast<int64_t>(
+                      (options.bucket_cap_mb > 0 ? options.bucket_cap_mb : kUnitMb) * 1e6));
   make_shards();
   drop_all();
 }

@@ -260,44 +260,51 @@ void visit(Walk& walk, Walk::Item& item, const std::vector<bool>& needed,
 // The watched leaves that this walk stores gradients in; null where there are none.
 std::unique_ptr<WatchedWalk> watched_leaves(Walk& walk, const std::vector<bool>& needed,
                                             const BackwardRequest& r) {
-  if (!r.accumulate || !any_watched() || is_tracing()) return nullptr;
-  std::vector<std::pair<GradSlot*, uint32_t>> leaves;
+  if (!r.accumulate || !any_watched()) return nullptr;
+  std::vector<WatchedLeaf> leaves;
   std::unordered_map<const Node*, size_t> place;
+  std::unordered_map<const GradSlot*, size_t> first;
   for (size_t k = 0; k < walk.items().size(); ++k) {
     Node& n = *walk.items()[k].node;
     if ((!needed.empty() && !needed[k]) || !n.slot || !watcher_of(*n.slot)) continue;
-    place[&n] = leaves.size();
-    leaves.emplace_back(n.slot.get(), 0);
+    const auto [at, fresh] = first.emplace(n.slot.get(), leaves.size());
+    place[&n] = at->second;
+    if (fresh) leaves.push_back({n.slot.get()});
+    leaves[at->second].nodes.push_back(&n);
   }
   if (leaves.empty()) return nullptr;
   for (size_t k = 0; k < walk.items().size(); ++k) {
     if (!needed.empty() && !needed[k]) continue;
     for (const NodeInput& i : walk.items()[k].node->in)
       if (const auto at = i.needs_grad ? place.find(i.from.get()) : place.end(); at != place.end())
-        ++leaves[at->second].second;
+        ++leaves[at->second].edges;
   }
   return std::make_unique<WatchedWalk>(std::move(leaves), r.create_graph);
 }
 
 // A node has run, or nothing came to it: leaves that it was the last to add to are complete.
-void complete_leaves(Walk& walk, const std::vector<std::pair<Node*, GradSlot*>>& leaves,
-                     WatchedWalk& watched, const BackwardRequest& r) {
-  for (const auto& [node, slot] : leaves) {
-    if (!watched.count_down(*slot)) continue;
-    Walk::Item* item = walk.find(node);
-    if (item->grads.empty() || !item->grads[0].defined()) continue;
-    store(*slot, std::move(item->grads[0]), r);
-    item->grads.clear();
-    watched.ready(*slot);
+void complete_leaves(Walk& walk, const std::vector<GradSlot*>& leaves, WatchedWalk& watched,
+                     const BackwardRequest& r) {
+  for (GradSlot* slot : leaves) {
+    const WatchedLeaf* leaf = watched.count_down(*slot);
+    if (!leaf) continue;
+    bool any = false;
+    for (Node* n : leaf->nodes) {
+      Walk::Item* item = walk.find(n);
+      if (item->grads.empty() || !item->grads[0].defined()) continue;
+      store(*slot, std::move(item->grads[0]), r);
+      item->grads.clear();
+      any = true;
+    }
+    if (any) watched.ready(*slot);
   }
 }
 
 // The leaves that a node adds to, once for each edge: a node that has run has no edges any more.
-std::vector<std::pair<Node*, GradSlot*>> leaves_below(const Node& n) {
-  std::vector<std::pair<Node*, GradSlot*>> leaves;
+std::vector<GradSlot*> leaves_below(const Node& n) {
+  std::vector<GradSlot*> leaves;
   for (const NodeInput& i : n.in)
-    if (i.needs_grad && i.from && i.from->slot)
-      leaves.emplace_back(i.from.get(), i.from->slot.get());
+    if (i.needs_grad && i.from && i.from->slot) leaves.push_back(i.from->slot.get());
   return leaves;
 }
 
@@ -402,11 +409,10 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
     needed = walk.above(SlotsOf{r.only});
   }
   const std::unique_ptr<WatchedWalk> watched = watched_leaves(walk, needed, r);
-  std::vector<GradSlot*> traced;  // whose gradients are recorded
   for (size_t at = 0; at < walk.items().size(); ++at) {
     Walk::Item& item = walk.items()[at];
     if (!needed.empty() && !needed[at]) continue;
-    std::vector<std::pair<Node*, GradSlot*>> below;
+    std::vector<GradSlot*> below;
     if (watched) below = leaves_below(*item.node);
     bool any = false;
     for (const Tensor& g : item.grads) any |= g.defined();
@@ -420,10 +426,7 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
       if (auto at = wanted.find(&n); at != wanted.end())
         for (uint32_t k : at->second) results[k] = item.grads[r.targets[k].impl()->out_index];
     if (n.slot) {
-      if (r.accumulate) {
-        store(*n.slot, std::move(item.grads[0]), r);
-        if (any_watched() && is_tracing()) traced.push_back(n.slot.get());
-      }
+      if (r.accumulate) store(*n.slot, std::move(item.grads[0]), r);
       item.grads.clear();
       if (watched) watched->ready(*n.slot);  // a root that is a leaf
       continue;
@@ -437,7 +440,6 @@ std::vector<Tensor> run_backward(const BackwardRequest& r) {
     if (watched) complete_leaves(walk, below, *watched, r);
   }
   if (watched) watched->end();
-  if (!traced.empty()) tell_traced(traced);
   return results;
 }
 

@@ -49,17 +49,17 @@ void unwatch_gradients(const GradWatcher& watcher) noexcept {
   t.size = t.of.size();
 }
 
-WatchedWalk::WatchedWalk(std::vector<std::pair<GradSlot*, uint32_t>> leaves, bool create_graph) {
-  for (const auto& [slot, edges] : leaves) leaves_.push_back({slot, watcher_of(*slot), edges});
-  std::sort(leaves_.begin(), leaves_.end(),
-            [](const Leaf& a, const Leaf& b) { return a.slot < b.slot; });
+WatchedWalk::WatchedWalk(std::vector<WatchedLeaf> leaves, bool create_graph) {
   std::unordered_map<GradWatcher*, std::vector<GradSlot*>> reached;
   std::vector<GradWatcher*> order;
-  for (const auto& [slot, edges] : leaves) {  // in order of the walk
-    GradWatcher* w = watcher_of(*slot);
+  for (WatchedLeaf& l : leaves) {  // in order of the walk
+    GradWatcher* w = watcher_of(*l.slot);
     if (!reached.count(w)) order.push_back(w);
-    reached[w].push_back(slot);
+    reached[w].push_back(l.slot);
+    leaves_.push_back({std::move(l), w});
   }
+  std::sort(leaves_.begin(), leaves_.end(),
+            [](const Leaf& a, const Leaf& b) { return a.leaf.slot < b.leaf.slot; });
   for (GradWatcher* w : order) {
     w->walk_begins(reached[w], create_graph);
     begun_.push_back(w);
@@ -74,14 +74,15 @@ WatchedWalk::~WatchedWalk() {
 }
 
 WatchedWalk::Leaf* WatchedWalk::find(const GradSlot& slot) {
-  const auto at = std::lower_bound(leaves_.begin(), leaves_.end(), &slot,
-                                   [](const Leaf& l, const GradSlot* s) { return l.slot < s; });
-  return at != leaves_.end() && at->slot == &slot ? &*at : nullptr;
+  const auto at =
+      std::lower_bound(leaves_.begin(), leaves_.end(), &slot,
+                       [](const Leaf& l, const GradSlot* s) { return l.leaf.slot < s; });
+  return at != leaves_.end() && at->leaf.slot == &slot ? &*at : nullptr;
 }
 
-bool WatchedWalk::count_down(const GradSlot& slot) {
+const WatchedLeaf* WatchedWalk::count_down(const GradSlot& slot) {
   Leaf* l = find(slot);
-  return l && l->edges > 0 && --l->edges == 0;
+  return l && l->leaf.edges > 0 && --l->leaf.edges == 0 ? &l->leaf : nullptr;
 }
 
 void WatchedWalk::ready(GradSlot& slot) {
@@ -95,19 +96,6 @@ void WatchedWalk::end() {
     begun_.pop_back();
     w->walk_ends(false);
   }
-}
-
-void tell_traced(const std::vector<GradSlot*>& slots) {
-  std::vector<std::pair<GradWatcher*, std::vector<GradSlot*>>> of;
-  for (GradSlot* s : slots) {
-    GradWatcher* w = watcher_of(*s);
-    if (!w) continue;
-    auto at = std::find_if(of.begin(), of.end(), [&](const auto& e) { return e.first == w; });
-    if (at == of.end()) at = of.insert(of.end(), {w, {}});
-    if (std::find(at->second.begin(), at->second.end(), s) == at->second.end())
-      at->second.push_back(s);
-  }
-  for (const auto& [w, own] : of) w->gradients_traced(own);
 }
 
 }  // namespace tandem

@@ -10,7 +10,8 @@
 namespace tandem {
 
 /// Called on the thread of backward(), for walks that store gradients (not for grad()). Must
-/// outlive what it watches.
+/// outlive what it watches. In a trace, as of compile(), the gradients are values of the trace, and
+/// what replaces them is recorded too.
 class TD_API GradWatcher {
  public:
   virtual ~GradWatcher() = default;
@@ -21,9 +22,6 @@ class TD_API GradWatcher {
   virtual void gradient_ready(GradSlot& slot) = 0;
   /// The walk is over; `failed`: it threw.
   virtual void walk_ends(bool failed) = 0;
-  /// A walk in a trace, as in compile(), has recorded the gradients of these slots, all of them:
-  /// they are values of the trace, and what replaces them is recorded too. Throws to refuse that.
-  virtual void gradients_traced(std::span<GradSlot* const> slots) = 0;
 };
 
 /// Watch these slots until unwatch(). Throws Value for one that is watched already.

@@ -430,9 +430,9 @@ TEST(DataParallel, WhatIsRefused) {
   DataParallel four(net, {.shards = 4}, single_engine());
   EXPECT_TRUE(has(thrown([&] { four.sharded_backward(6, mean); }, ErrorKind::Value),
                   "6 rows on this rank do not make 4 equal shards"));
-  EXPECT_TRUE(has(
-      thrown([&] { DataParallel m(net, {.bucket_cap_mb = 0}, single_engine()); }, ErrorKind::Value),
-      "buckets of more than 0 MB"));
+  EXPECT_TRUE(has(thrown([&] { DataParallel m(net, {.bucket_cap_mb = -1}, single_engine()); },
+                         ErrorKind::Value),
+                  "buckets of more than 0 MB"));
   net.requires_grad_(false);
   EXPECT_TRUE(has(thrown([&] { DataParallel m(net, {}, single_engine()); }, ErrorKind::Value),
                   "expects a net with parameters that require gradients"));

@@ -247,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"wrong options",
               70,
               -1,
-              {"shards=4 sync_batchnorm=false sharding=0 bucket_cap_mb=25, rank 1 ", "shards=2"}},
+              {"shards=4 sync_batchnorm=false sharding=0 bucket_cap_mb=0, rank 1 ", "shards=2"}},
         Fault{"kill", 137, 1, {kHost, "is dead", "in step 2"}, 20, "gloo"},
         Fault{"kill while moving", 137, 1, {kHost, "is dead", "in step 1"}, 20, "gloo"},
         // Rank 2 wakes when both others are gone, and writes to what they have closed.

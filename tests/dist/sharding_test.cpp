@@ -561,7 +561,7 @@ TEST(Sharding, WhatIsRefused) {
     const std::vector<std::string> texts =
         errors_of_ranks(2, [&](const std::shared_ptr<Engine>& e) {
           ShardedMlp::Net net;
-          DataParallel model(net, {.bucket_cap_mb = 0, .sharding = s}, e);
+          DataParallel model(net, {.bucket_cap_mb = -1, .sharding = s}, e);
         });
     for (const std::string& text : texts) EXPECT_TRUE(has(text, "more than 0 MB")) << text;
   }

@@ -19,6 +19,7 @@
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/run/kernel_choice.h"
 #include "tandem/graph/run/run_internal.h"
+#include "tandem/graph/run/started_work.h"
 #include "tandem/tensor/block_internal.h"
 #include "tandem/tensor/device_memory.h"
 
@@ -243,6 +244,7 @@ void Executable::run_steps(Frame& f, const Way& way) const {
   if (TD_UNLIKELY(Budget::is_open()) && !way.tickets) charge();
   const codegen::JitScope compiled_loops;
   ErrorWord error;
+  StartedScope started;
   const bool profiled = context().profiler != nullptr;
   for (size_t k = 0; k < lowered_.steps.size(); k += steps_at(k)) {
     if (TD_UNLIKELY(profiled))
@@ -250,6 +252,7 @@ void Executable::run_steps(Frame& f, const Way& way) const {
     else if (TD_LIKELY(!f.dry))
       run_step(f, k, way, error);
   }
+  started.end();
 }
 
 bool Executable::has_epilogue(size_t k) const {

@@ -6,6 +6,7 @@
 
 #include "tandem/graph/apply.h"
 #include "tandem/graph/run/run_internal.h"
+#include "tandem/graph/run/started_work.h"
 #include "tandem/graph/run/visit.h"
 
 namespace tandem {
@@ -68,8 +69,10 @@ class Runner {
   Tensor get(const Tensor& t) const { return env_[node_of(t)->index][t.impl()->out_index]; }
 
   void walk(GeneratorState entry) {
+    StartedScope started;
     for (const Ref<Node>& n : g_.nodes)
       if (env_[n->index].empty()) step(*n, entry);
+    started.end();
   }
   // Only what the first outputs need; ops with an effect pass their operand on.
   void walk_again(GeneratorState entry, size_t outputs) {
