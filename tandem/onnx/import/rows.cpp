@@ -53,7 +53,8 @@ std::vector<std::span<const OnnxRow>> onnx_rows() {
           onnx_tf_conv_rows(),
           onnx_tf_linalg_rows(),
           onnx_tf_segment_rows(),
-          onnx_keras_rows()};
+          onnx_keras_rows(),
+          onnx_tflite_rows()};
 }
 
 namespace {

@@ -148,9 +148,11 @@ inline constexpr const char *kOnnxMl = "ai.onnx.ml", *kOnnxPreview = "ai.onnx.pr
 inline constexpr const char* kOnnxTf = "tf";
 /// Nodes of Keras's files that no op of ONNX or TensorFlow expresses, by the names of its layers.
 inline constexpr const char* kOnnxKeras = "keras";
-/// Whether a domain is one of the two: graphs of TensorFlow are not ONNX files.
+/// What TFLite computes with codes in a way of its own; rows are in tflite/.
+inline constexpr const char* kOnnxTflite = "tflite";
+/// Whether a domain is one of the three: graphs of TensorFlow are not ONNX files.
 inline bool is_tensorflow_domain(std::string_view domain) {
-  return domain == kOnnxTf || domain == kOnnxKeras;
+  return domain == kOnnxTf || domain == kOnnxKeras || domain == kOnnxTflite;
 }
 
 /// A domain and the last of its opsets whose ops are known here.
@@ -199,6 +201,7 @@ TD_API std::span<const OnnxRow> onnx_tf_conv_rows();
 TD_API std::span<const OnnxRow> onnx_tf_linalg_rows();
 TD_API std::span<const OnnxRow> onnx_tf_segment_rows();
 TD_API std::span<const OnnxRow> onnx_keras_rows();
+TD_API std::span<const OnnxRow> onnx_tflite_rows();
 
 /// All rows of all families.
 TD_API std::vector<std::span<const OnnxRow>> onnx_rows();

@@ -12,6 +12,7 @@
 #include "tandem/onnx/tensorflow/flatten_internal.h"
 #include "tandem/onnx/tensorflow/keras_internal.h"
 #include "tandem/onnx/tensorflow/tensorflow_internal.h"
+#include "tandem/onnx/tflite.h"
 
 namespace tandem::onnx {
 namespace {
@@ -115,6 +116,7 @@ bool is_tensorflow_model(const FilePath& path) {
   std::error_code error;
   if (fs::is_directory(p, error)) return is_saved_model(p);
   if (!fs::is_regular_file(p, error)) return false;
+  if (is_tflite_model(make_ref<MappedFile>(p)->view())) return true;
   if (p.ends_with(".pb")) return is_tf_graph(make_ref<MappedFile>(p)->view());
   return is_keras_model(p);
 }
@@ -122,12 +124,18 @@ bool is_tensorflow_model(const FilePath& path) {
 OnnxModelProto read_tensorflow_model(const FilePath& path, const std::string& signature) {
   const std::string& p = path.str();
   if (is_saved_model(p)) return read_saved_model(p, signature);
-  TD_CHECK(signature.empty(), Value, "'{}': only SavedModel folders have signatures", p);
+  if (is_tflite_model(make_ref<MappedFile>(p)->view())) return read_tflite_model(path, signature);
+  TD_CHECK(signature.empty(), Value,
+           "'{}': only SavedModel folders and .tflite files have signatures", p);
   return p.ends_with(".pb") ? read_frozen_graph(p) : read_keras_model(p);
 }
 
 std::vector<std::string> tensorflow_signatures(const FilePath& path) {
   std::vector<std::string> names;
+  std::error_code error;
+  if (fs::is_regular_file(path.str(), error) &&
+      is_tflite_model(make_ref<MappedFile>(path.str())->view()))
+    return tflite_signatures(path);
   if (!is_saved_model(path.str())) return names;
   const std::string file = (fs::path(path.str()) / "saved_model.pb").string();
   const auto bytes = make_ref<MappedFile>(file);

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// A .tflite model as a graph of the importer. Operators become nodes of TensorFlow's and ONNX's ops
+// by the rows of a table; those that compute with codes in a way of their own are rows of the
+// domain "tflite". Operators stand in the order in which they run; a variable's value is followed
+// from one to the next, and one that is written becomes a state.
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/onnx/import/build_internal.h"
+#include "tandem/onnx/model.h"
+#include "tandem/onnx/tflite/model_internal.h"
+
+namespace tandem::onnx {
+
+class TfliteBuilder;
+struct TfliteCall;
+
+/// What an operator of codes does.
+enum class TfliteCodes : uint8_t {
+  numbers,  ///< computes with the numbers that codes stand for, and rounds the result
+  moved,    ///< moves codes, or compares them, where all have the same scales
+  exact,    ///< its handler works on codes
+};
+
+/// How one of the schema's operators becomes nodes.
+struct TfliteRow {
+  int code;
+  const char* name;
+  void (*build)(TfliteCall&);
+  const char* node = nullptr;  ///< of a row that is TensorFlow's op of this name
+  int activation = -1;         ///< the options' field with a fused activation
+  TfliteCodes codes = TfliteCodes::numbers;
+};
+
+/// One run of a subgraph: where its tensors' values are.
+struct TfliteScope {
+  const TfliteGraph& graph;
+  std::vector<std::string> values;         ///< "": not computed yet
+  std::map<size_t, std::string> resource;  ///< tensors that are variables, by name
+};
+
+/// An operator that is being built.
+struct TfliteCall {
+  TfliteBuilder& b;
+  TfliteScope& scope;
+  const TfliteOp& op;
+  const TfliteRow& row;
+  /// Codes are turned into numbers first, and results into codes.
+  bool as_numbers = false;
+
+  bool has(size_t i) const { return i < op.in.size() && op.in[i] >= 0; }
+  /// Input i; throws Format where it is absent.
+  const TfliteTensor& tensor(size_t i) const;
+  const TfliteTensor& result(size_t i) const;
+  /// The name of its value, and of all that there are.
+  std::string x(size_t i) const;
+  std::vector<std::string> all() const;
+  /// Whether input i is a constant, and its numbers.
+  bool is_constant(size_t i) const;
+  /// Input i in f32, and with its dimensions in another order; constants at once.
+  std::string wide(size_t i) const;
+  std::string turned(size_t i, const std::vector<int64_t>& order) const;
+  /// SAME or VALID.
+  const char* padding(int field) const;
+  OnnxValue constant(size_t i) const;
+  std::vector<int64_t> ints(size_t i) const;
+  int64_t option(int field, int64_t otherwise = 0) const {
+    return op.options.number<int32_t>(field, static_cast<int32_t>(otherwise));
+  }
+  bool flag(int field) const { return op.options.number<uint8_t>(field) != 0; }
+  int64_t small(int field) const { return op.options.number<int8_t>(field); }
+  float real(int field) const { return op.options.number<float>(field); }
+
+  /// A node of the domain; its first result.
+  std::string tf(const char* op, Names in, OnnxAttributes attributes = {}) const;
+  std::string onnx(const char* op, Names in, OnnxAttributes attributes = {}) const;
+  std::string own(const char* op, Names in, OnnxAttributes attributes = {}) const;
+  Names many(const char* op, const char* domain, Names in, size_t out,
+             OnnxAttributes attributes = {}) const;
+  std::string number(double v, OnnxType type = OnnxType::f32) const;
+  std::string list(const std::vector<int64_t>& v) const;
+  /// The result i, after the fused activation.
+  void set(size_t i, std::string name) const;
+  std::string activated(std::string name, int64_t activation) const;
+  [[noreturn]] void lacks(const std::string& what) const;
+};
+
+/// All rows, family by family.
+std::vector<std::span<const TfliteRow>> tflite_rows();
+std::span<const TfliteRow> tflite_plain_rows();
+std::span<const TfliteRow> tflite_layer_rows();
+std::span<const TfliteRow> tflite_shape_rows();
+std::span<const TfliteRow> tflite_control_rows();
+const TfliteRow* find_tflite_row(int64_t code);
+/// The schema's name of an operator.
+std::string tflite_name(const TfliteOp& op);
+
+class TfliteBuilder {
+ public:
+  TfliteBuilder(const TfliteModel& model, std::string what)
+      : file_(model), what_(std::move(what)) {}
+  /// The graph of a subgraph. `signature`: what its ports are called, or nullptr.
+  OnnxModelProto run(uint32_t graph, const TfliteSignature* signature);
+
+  // ---- for rows
+  const std::string& what() const { return what_; }
+  [[noreturn]] void fail(const std::string& reason) const;
+  const TfliteModel& file() const { return file_; }
+  Names node(const char* op, const char* domain, Names in, size_t out, OnnxAttributes attributes,
+             const std::string& name);
+  std::string constant(const std::string& wanted, OnnxValue v);
+  std::string unique(const std::string& wanted);
+  /// A tensor's value in codes or, with `as_numbers`, what they stand for.
+  std::string value(TfliteScope& s, int32_t tensor, bool as_numbers);
+  void set_value(TfliteScope& s, int32_t tensor, std::string name, bool from_numbers);
+  /// The results of a subgraph for values of its inputs.
+  Names call(uint32_t graph, const Names& inputs);
+  /// The nodes that f adds, as a graph for an attribute; f returns its outputs.
+  std::shared_ptr<OnnxGraph> subgraph(FunctionRef<Names(OnnxGraph&)> f);
+  OnnxPort port(const std::string& name) const;
+
+  struct Variable {
+    std::string value;  ///< now; "": it has none yet
+    OnnxValue first;    ///< its value before the first call
+    TfliteTensor like;  ///< what holds it
+    std::string input;  ///< the name of the state
+    bool written = false;
+  };
+  std::map<std::string, Variable> variables;
+  /// Values of variables, which a branch may replace.
+  std::string read(const std::string& variable);
+  void write(const std::string& variable, const std::string& value, const TfliteTensor& like);
+  bool starting = false;  ///< in a graph that gives variables their first values
+  /// Whether a value is a constant of the model.
+  const OnnxValue* constant_of(const std::string& name) const;
+
+ private:
+  void run_ops(TfliteScope& s);
+  void check_known() const;
+  void count_unknown(uint32_t graph, std::set<uint32_t>& seen,
+                     std::map<std::string, int64_t>& found) const;
+  OnnxPort port_of(const TfliteTensor& t, const std::string& name) const;
+  void add_states();
+  OnnxGraph& graph() { return *stack_.back(); }
+
+  const TfliteModel& file_;
+  const std::string what_;
+  OnnxModelProto model_;
+  std::vector<OnnxGraph*> stack_;
+  std::set<std::string> used_;
+  std::map<std::string, size_t> constant_at_;
+  std::map<std::string, std::string> numbers_;  ///< of codes: what they stand for
+  int depth_ = 0;
+};
+
+}  // namespace tandem::onnx

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// TFLite's operators with weights, and its pools. Images have their channels last and filters are
+// [o, h, w, i]; depthwise ones are [1, h, w, o].
+#include <algorithm>
+
+#include "tandem/onnx/tflite/builder_internal.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::onnx {
+
+/// Input i, which holds real numbers, as f32.
+std::string TfliteCall::wide(size_t i) const {
+  if (tensor(i).type == OnnxType::f32 || as_numbers) return x(i);
+  if (!is_constant(i))
+    return tf("Cast", {x(i)}, {onnx_int("DstT", static_cast<int64_t>(OnnxType::f32))});
+  return b.constant(tensor(i).name, OnnxValue(constant(i).tensor().to(DType::f32)));
+}
+
+std::string TfliteCall::turned(size_t i, const std::vector<int64_t>& order) const {
+  const std::string name = wide(i);
+  const OnnxValue* v = b.constant_of(name);
+  if (!v) return onnx("Transpose", {name}, {onnx_ints("perm", order)});
+  const Tensor t = v->tensor();
+  if (t.dim() != static_cast<int>(order.size()))
+    b.fail(fmt::format("tensor '{}' has {} dimensions, expected {}", tensor(i).name, t.dim(),
+                       order.size()));
+  return b.constant(tensor(i).name, OnnxValue(contiguous(permute(t, IntList(order))), v->type()));
+}
+
+const char* TfliteCall::padding(int field) const {
+  switch (small(field)) {
+    case 0:
+      return "SAME";
+    case 1:
+      return "VALID";
+    default:
+      b.fail(fmt::format("a {} has the padding {}", row.name, small(field)));
+  }
+}
+
+namespace {
+
+using Codes = TfliteCodes;
+
+/// The size of a tensor's dimension, which has to be there.
+int64_t size_at(const TfliteCall& c, const TfliteTensor& t, size_t rank, size_t d) {
+  if (t.shape.size() != rank || t.shape[d] < 1)
+    c.b.fail(
+        fmt::format("a {} takes tensor '{}' of {} dimensions", c.row.name, t.name, t.shape.size()));
+  return t.shape[d];
+}
+
+/// An ONNX convolution of images: channels first on the way.
+void conv_node(TfliteCall& c, const std::string& filter, int64_t group, int stride_w,
+               int dilation) {
+  Names in{c.onnx("Transpose", {c.x(0)}, {onnx_ints("perm", {0, 3, 1, 2})}), filter};
+  if (c.has(2)) in.push_back(c.wide(2));
+  const int64_t dw = c.option(dilation, 1), dh = c.option(dilation + 1, 1);
+  const std::string pad = c.padding(0);
+  const std::string y = c.onnx("Conv", std::move(in),
+                               {onnx_ints("strides", {c.option(stride_w + 1), c.option(stride_w)}),
+                                onnx_ints("dilations", {dh, dw}), onnx_int("group", group),
+                                onnx_text("auto_pad", pad == "SAME" ? "SAME_UPPER" : "VALID")});
+  c.set(0, c.onnx("Transpose", {y}, {onnx_ints("perm", {0, 2, 3, 1})}));
+}
+
+void tflite_conv(TfliteCall& c) {
+  const int64_t channels = size_at(c, c.tensor(0), 4, 3), each = size_at(c, c.tensor(1), 4, 3);
+  conv_node(c, c.turned(1, {0, 3, 1, 2}), std::max<int64_t>(1, channels / each), 1, 4);
+}
+void tflite_depthwise_conv(TfliteCall& c) {
+  conv_node(c, c.turned(1, {3, 0, 1, 2}), size_at(c, c.tensor(0), 4, 3), 1, 5);
+}
+
+// Its first input is the size of the result.
+void tflite_conv_transpose(TfliteCall& c) {
+  std::string y = c.tf(
+      "Conv2DBackpropInput", {c.x(0), c.turned(1, {1, 2, 0, 3}), c.x(2)},
+      {onnx_ints("strides", {1, c.option(2), c.option(1), 1}), onnx_text("padding", c.padding(0))});
+  if (c.has(3)) y = c.tf("AddV2", {y, c.wide(3)});
+  c.set(0, y);
+}
+
+void tflite_conv3d(TfliteCall& c) {
+  std::string y =
+      c.tf("Conv3D", {c.x(0), c.wide(1)},
+           {onnx_ints("strides", {1, c.option(1), c.option(3), c.option(2), 1}),
+            onnx_ints("dilations", {1, c.option(5, 1), c.option(7, 1), c.option(6, 1), 1}),
+            onnx_text("padding", c.padding(0))});
+  if (c.has(2)) y = c.tf("AddV2", {y, c.wide(2)});
+  c.set(0, y);
+}
+
+// x [.., k] times [o, k]; without `keep_num_dims` the result is a matrix.
+void tflite_fully_connected(TfliteCall& c) {
+  if (c.small(1) != 0) c.lacks("a shuffled weight");
+  const int64_t k = size_at(c, c.tensor(1), 2, 1);
+  const size_t rank = c.tensor(0).shape.size();
+  std::string x = c.x(0);
+  const bool keep = c.flag(2) && rank != 2;
+  if (!keep && (rank != 2 || c.tensor(0).shape[1] != k)) x = c.tf("Reshape", {x, c.list({-1, k})});
+  if (!keep) {
+    Names in{x, c.wide(1)};
+    if (c.has(2)) in.push_back(c.wide(2));
+    return c.set(0, c.onnx("Gemm", std::move(in), {onnx_int("transB", 1)}));
+  }
+  std::string y = c.onnx("MatMul", {x, c.turned(1, {1, 0})});
+  if (c.has(2)) y = c.tf("AddV2", {y, c.wide(2)});
+  c.set(0, y);
+}
+
+std::string pool_node(TfliteCall& c, const char* op, const std::string& x) {
+  return c.tf(
+      op, {x},
+      {onnx_ints("ksize", {1, c.option(4), c.option(3), 1}),
+       onnx_ints("strides", {1, c.option(2), c.option(1), 1}), onnx_text("padding", c.padding(0))});
+}
+void tflite_pool(TfliteCall& c) { c.set(0, pool_node(c, c.row.node, c.x(0))); }
+void tflite_l2_pool(TfliteCall& c) {
+  c.set(0, c.tf("Sqrt", {pool_node(c, "AvgPool", c.tf("Square", {c.x(0)}))}));
+}
+
+// Four gates, each with its weights of inputs (1-4) and of states (5-8), peepholes (9-11) and
+// biases (12-15), by TFLite's order: input, forget, cell, output. ONNX wants i, o, f, c, and the
+// peepholes i, o, f. States (18, 19) are variables.
+void tflite_sequence_lstm(TfliteCall& c) {
+  if (c.small(0) != 4) c.lacks("an activation other than tanh");
+  if (c.has(16) || c.has(17)) c.lacks("a projection");
+  for (size_t i = 20; i < 24; ++i)
+    if (c.has(i)) c.lacks("layer normalisation");
+  if (!c.has(1)) c.lacks("coupled gates");
+  if (c.real(1) != 0) c.lacks("a clipped cell");
+  const int64_t units = size_at(c, c.tensor(2), 2, 0);
+  const auto gates = [&](size_t first, std::initializer_list<size_t> order) {
+    Names parts;
+    for (const size_t g : order) parts.push_back(c.wide(first + g));
+    return c.onnx("Unsqueeze",
+                  {c.onnx("Concat", std::move(parts), {onnx_int("axis", 0)}), c.list({0})});
+  };
+  const bool time_major = c.flag(3);
+  std::string x = c.x(0);
+  if (!time_major) x = c.onnx("Transpose", {x}, {onnx_ints("perm", {1, 0, 2})});
+  Names in{x, gates(1, {0, 3, 1, 2}), gates(5, {0, 3, 1, 2})};
+  const std::string zeros =
+      c.b.constant("zeros", OnnxValue(tandem::zeros(Shape(1, 4 * units), DType::f32)));
+  in.push_back(c.has(13) ? c.onnx("Concat", {gates(12, {0, 3, 1, 2}), zeros}, {onnx_int("axis", 1)})
+                         : std::string());
+  in.push_back("");
+  for (const size_t state : {18, 19}) in.push_back(c.onnx("Unsqueeze", {c.x(state), c.list({0})}));
+  if (c.has(10)) in.push_back(gates(9, {0, 2, 1}));
+  const Names y = c.many("LSTM", "", std::move(in), 3, {onnx_int("hidden_size", units)});
+  std::string all = c.onnx("Squeeze", {y[0], c.list({1})});
+  if (!time_major) all = c.onnx("Transpose", {all}, {onnx_ints("perm", {1, 0, 2})});
+  for (const size_t k : {1, 2}) {
+    const std::string after = c.onnx("Squeeze", {y[k], c.list({0})});
+    c.b.set_value(c.scope, c.op.in[17 + k], after, false);
+  }
+  c.set(0, all);
+}
+
+}  // namespace
+
+std::span<const TfliteRow> tflite_layer_rows() {
+  static constexpr TfliteRow kRows[] = {
+      {3, "CONV_2D", tflite_conv, nullptr, 3},
+      {4, "DEPTHWISE_CONV_2D", tflite_depthwise_conv, nullptr, 4},
+      {67, "TRANSPOSE_CONV", tflite_conv_transpose, nullptr, 3},
+      {132, "CONV_3D", tflite_conv3d, nullptr, 4},
+      {9, "FULLY_CONNECTED", tflite_fully_connected, nullptr, 0},
+      {1, "AVERAGE_POOL_2D", tflite_pool, "AvgPool", 5},
+      {17, "MAX_POOL_2D", tflite_pool, "MaxPool", 5, Codes::moved},
+      {12, "L2_POOL_2D", tflite_l2_pool, nullptr, 5},
+      {44, "UNIDIRECTIONAL_SEQUENCE_LSTM", tflite_sequence_lstm},
+  };
+  return kRows;
+}
+
+}  // namespace tandem::onnx

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// .tflite files written here, against the ops that they mean. tests/peers/tflite compares real ones
+// with TFLite's own interpreter.
+#include "tandem/onnx/tflite.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tandem/compile/compile.h"
+#include "tandem/init.h"
+#include "tandem/onnx/onnx.h"
+#include "tandem/onnx/stepper.h"
+#include "tandem/onnx/tensorflow.h"
+#include "tandem/ops/ops.h"
+#include "tests/onnx/tflite_builder.h"
+
+namespace tandem::onnx {
+namespace {
+
+class TfliteTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    init();
+    path_ = std::filesystem::temp_directory_path() / "tandem_tflite_test.tflite";
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  OnnxModel load(const std::string& bytes, const std::string& signature = "") {
+    write_file(path_, bytes);
+    return OnnxModel::load(path_, {.signature = signature});
+  }
+  /// What loading says.
+  std::string refusal(const std::string& bytes, ErrorKind kind) {
+    try {
+      load(bytes);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), kind) << e.what();
+      return e.what();
+    }
+    return "";
+  }
+  std::string path_;
+};
+
+Tensor tflite_pattern(const Shape& shape) {
+  const int64_t n = shape.numel().value();
+  return (remainder(arange(n) * 7, 11).to(DType::f32) * 0.25 - 1).reshape(shape);
+}
+
+TEST_F(TfliteTest, NetworkIsWhatItsOpsMean) {
+  const OnnxModel net = load(tflite_network());
+  ASSERT_EQ(net.inputs().size(), 1u);
+  EXPECT_EQ(net.inputs()[0].name, "image");
+  EXPECT_EQ(net.outputs()[0].name, "shares");
+  EXPECT_EQ(net.inputs()[0].type.dims, (std::vector<int64_t>{1, 5, 5, 2}));
+  const Tensor x = tflite_pattern({1, 5, 5, 2}) * 0.5, b = tflite_pattern({3});
+  // Stride 2 over five pixels: one pixel of padding on either side.
+  Tensor y = relu(conv2d(x.permute({0, 3, 1, 2}),
+                         tflite_pattern({3, 3, 3, 2}).permute({0, 3, 1, 2}), b, {2}, {1}));
+  // Two by two: padding comes last.
+  y = relu6(conv2d(pad(y, {0, 1, 0, 1}), tflite_pattern({1, 2, 2, 3}).permute({3, 0, 1, 2}), b, {1},
+                   {0}, {1}, 3));
+  y = max_pool2d(y, {2}, {1}).permute({0, 2, 3, 1}).reshape({1, 12});
+  const Tensor want = softmax(matmul(y, tflite_pattern({4, 12}).transpose(0, 1)), -1);
+  const Tensor got = net({x})[0];
+  ASSERT_EQ(got.shape(), want.shape());
+  EXPECT_LT((got - want).abs().max().item<float>(), 1e-6f);
+  auto f = compile([&](const Tensor& in) { return net({in})[0]; });
+  EXPECT_LT((f(x) - want).abs().max().item<float>(), 1e-6f);
+}
+
+TEST_F(TfliteTest, BranchesAndVariables) {
+  const OnnxModel net = load(tflite_branches());
+  ASSERT_EQ(net.states().size(), 1u);
+  OnnxStepper step(net);
+  const Tensor large = tensor({2.0f, 3.0f}), small = tensor({-1.0f, 0.5f});
+  const auto first = step({large}), second = step({small});
+  EXPECT_TRUE(equal(first[0], tensor({4.0f, 9.0f})));
+  EXPECT_TRUE(equal(first[1], tensor({14.0f, 29.0f})));
+  EXPECT_TRUE(equal(second[0], tensor({1.0f, -0.5f})));
+  EXPECT_TRUE(equal(second[1], tensor({15.0f, 28.5f})));
+}
+
+TEST_F(TfliteTest, SignaturesChooseSubgraphs) {
+  TfliteFile f;
+  for (const int code : {92, 59}) {
+    f.tensor("a", TfliteFile::f32, {2});
+    f.tensor("b", TfliteFile::f32, {2});
+    f.op(code, {0}, {1});
+    f.graph("g", {0}, {1});
+  }
+  f.signature("square", {{"x", 0}}, {{"y", 1}}, 0);
+  f.signature("turn", {{"x", 0}}, {{"z", 1}}, 1);
+  const Tensor x = tensor({2.0f, -3.0f});
+  EXPECT_TRUE(equal(load(f.bytes())({x})[0], tensor({4.0f, 9.0f})));
+  const OnnxModel turn = load(f.bytes(), "turn");
+  EXPECT_TRUE(equal(turn({x})[0], tensor({-2.0f, 3.0f})));
+  EXPECT_EQ(turn.outputs()[0].name, "z");
+  EXPECT_EQ(tensorflow_signatures(path_), (std::vector<std::string>{"square", "turn"}));
+  try {
+    load(f.bytes(), "other");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("'square', 'turn'"), std::string::npos) << e.what();
+  }
+}
+
+// Codes of 8 and 16 bits as weights of numbers; op codes beyond a byte.
+TEST_F(TfliteTest, StoredWeightsBecomeNumbers) {
+  TfliteFile f;
+  const int x = f.tensor("x", TfliteFile::f32, {2});
+  const int half = f.constant<uint16_t>("half", TfliteFile::f16, {2}, {0x3c00, 0xc000});  // 1, -2
+  const int wide = f.tensor("wide", TfliteFile::f32, {2}), y = f.tensor("y", TfliteFile::f32, {2});
+  const int codes = f.constant<int8_t>("codes", TfliteFile::i8, {2}, {3, -5}, {0.5f}, {1});
+  const int real = f.tensor("real", TfliteFile::f32, {2}), z = f.tensor("z", TfliteFile::f32, {2});
+  const int g = f.tensor("g", TfliteFile::f32, {2});
+  f.op(6, {half}, {wide});
+  f.op(18, {x, wide}, {y}, TfliteFile::activation(0));
+  f.op(6, {codes}, {real});
+  f.op(0, {y, real}, {z}, TfliteFile::activation(0));
+  f.op(150, {z}, {g});
+  f.graph("main", {x}, {g});
+  const OnnxModel net = load(f.bytes());
+  const Tensor want = gelu(tensor({3.0f * 1 + 1.0f, 4.0f * -2 - 3.0f}));
+  EXPECT_LT((net({tensor({3.0f, 4.0f})})[0] - want).abs().max().item<float>(), 1e-6f);
+}
+
+TEST_F(TfliteTest, UnknownOpsAreNamedWithVersionAndSubgraph) {
+  TfliteFile f;
+  const int x = f.tensor("x", TfliteFile::f32, {2}), y = f.tensor("y", TfliteFile::f32, {2});
+  f.op(32, {x}, {y}, {}, "Landmarks", 2);
+  f.op(210, {x}, {y}, {}, "", 4);
+  f.graph("main", {x}, {y});
+  const std::string text = refusal(f.bytes(), ErrorKind::Unsupported);
+  EXPECT_NE(text.find("1 custom op 'Landmarks' (version 2, subgraph 'main')"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("1 operator 210 (version 4, subgraph 'main')"), std::string::npos) << text;
+}
+
+TEST_F(TfliteTest, BrokenFilesAreRefused) {
+  const std::string good = tflite_network();
+  for (size_t n = 8; n < good.size(); n += 5) {
+    // Whatever is cut off is either missed, or was padding.
+    try {
+      load(good.substr(0, n));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::Format) << n << ": " << e.what();
+    }
+  }
+  TfliteFile cycle;
+  const int x = cycle.tensor("x", TfliteFile::f32, {2}),
+            y = cycle.tensor("y", TfliteFile::f32, {2});
+  cycle.op(31, {x}, {y}, TfliteFile::whole({0}));
+  cycle.graph("main", {x}, {y});
+  EXPECT_NE(refusal(cycle.bytes(), ErrorKind::Format).find("call each other"), std::string::npos);
+  TfliteFile late;
+  late.tensor("x", TfliteFile::f32, {2});
+  late.tensor("y", TfliteFile::f32, {2});
+  late.op(92, {1}, {0});
+  late.graph("main", {}, {0});
+  EXPECT_NE(refusal(late.bytes(), ErrorKind::Format).find("never computed"), std::string::npos);
+  TfliteFile cut;
+  cut.constant<float>("w", TfliteFile::f32, {3}, {1, 2});
+  cut.tensor("y", TfliteFile::f32, {3});
+  cut.op(92, {0}, {1});
+  cut.graph("main", {}, {1});
+  EXPECT_NE(refusal(cut.bytes(), ErrorKind::Format).find("needs 12 bytes, 8 are there"),
+            std::string::npos);
+  EXPECT_NE(refusal(late.bytes(4), ErrorKind::Format).find("version is 4"), std::string::npos);
+}
+
+// docs/tensorflow.md lists what is read.
+TEST_F(TfliteTest, OpsAreListedInTheDocs) {
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  const std::string docs = read_file(std::string(root ? root : ".") + "/docs/tensorflow.md");
+  std::string list;
+  for (const std::string& op : tflite_ops()) list += (list.empty() ? "" : ", ") + op;
+  std::string text;  // lines of the page joined
+  for (const char c : docs) text += c == '\n' ? ' ' : c;
+  EXPECT_NE(text.find(list + "."), std::string::npos) << list << ".";
+}
+
+}  // namespace
+}  // namespace tandem::onnx
