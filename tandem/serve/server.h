@@ -26,6 +26,7 @@ struct ServerOptions {
   bool allow_load = false;         ///< clients may load and unload models
   std::string record = "";         ///< requests and answers go to this new file
   double record_bytes = 1 << 30;   ///< how large that may become
+  double watch = 0;                ///< seconds between looks at the folder; 0: it is not watched
   bool page = true;                ///< a page for people at "/"
   bool links = false;              ///< links may lead out of the folder
   std::string default_model = "";  ///< of routes that name none; "": the only one

@@ -18,6 +18,7 @@ struct ServerSettings {
   int64_t port = 8000;
   std::string keys = "";
   std::string certificate = "", key = "", client_ca = "";
+  double watch = 1;
   bool insecure = false, allow_load = false, links = false, page = true;
   std::string default_model = "";
   int64_t connections = 1024;
@@ -37,6 +38,12 @@ struct ServerSettings {
     v("port", port, {.doc = "the port; 0: one that is free", .at_least = 0, .at_most = 65535});
     v("from", from,
       {.doc = "the server whose folder of models it is: triton, tfserving, torchserve"});
+    v("watch", watch,
+      {.doc = "how often the folder of models is looked at, for versions that come and go; 0: they "
+              "are loaded by request alone",
+       .unit = "seconds",
+       .at_least = 0,
+       .at_most = 86400});
     v("insecure", insecure, {.doc = "listen at an address that other machines reach"});
     v("keys", keys, {.doc = "a file of API keys: scopes and a key on each line"});
     v("certificate", certificate,

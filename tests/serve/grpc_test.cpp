@@ -355,7 +355,7 @@ TEST_F(Grpc, BadPredictionsGetTheirStatus) {
     EXPECT_EQ(r.code, c.code) << c.name << ": " << r.text;
     EXPECT_TRUE(has(r.text, c.says)) << c.name << ": " << r.text;
   }
-  EXPECT_EQ(call(kPrediction + "Classify", {}).code, kUnimplemented);
+  EXPECT_EQ(call(kPrediction + "MultiInference", {}).code, kUnimplemented);
   expect_healthy();
 }
 

@@ -305,27 +305,7 @@ TEST(ServingUnderLoad, ReloadsLoseNoRequest) {
   const TempFolder t;
   put_model(t / "m/1/model.onnx", scale_model(1));
   Running server({.models = t.path().string(), .allow_load = true});
-  std::atomic<bool> stop{false};
-  std::atomic<int> answers{0}, wrong{0};
-  std::vector<std::thread> clients;
-  for (int k = 0; k < 3; ++k)
-    clients.emplace_back([&] {
-      const auto c = server.client();
-      while (!stop) {
-        const HttpResponse r = c->post("/v2/models/m/infer",
-                                       "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\","
-                                       "\"shape\":[1,4],\"data\":[1,1,1,1]}]}");
-        // Every answer is that of the version it names.
-        const size_t at = r.body.find("\"model_version\":\"");
-        const std::string version =
-            at == std::string::npos ? "?"
-                                    : r.body.substr(at + 17, r.body.find('"', at + 17) - at - 17);
-        const std::string one = version + ".0";
-        if (r.status != 200 || !has(r.body, "[" + one + "," + one + "," + one + "," + one + "]"))
-          ++wrong;
-        ++answers;
-      }
-    });
+  Askers clients(server, 3);
   const auto admin = server.client();
   for (int v = 2; v <= 21; ++v) {
     put_model(t / fmt::format("m/{}/model.onnx", v), scale_model(static_cast<float>(v)));
@@ -337,10 +317,9 @@ TEST(ServingUnderLoad, ReloadsLoseNoRequest) {
       admin->post("/v2/repository/models/m/load", "{\"parameters\":{\"config\":\"{}\"}}").status,
       400);
   EXPECT_EQ(admin->post("/v2/repository/models/..%2fx/load", "").status, 400);
-  stop = true;
-  for (std::thread& c : clients) c.join();
-  EXPECT_EQ(wrong, 0);
-  EXPECT_GT(answers, 20);
+  clients.stop();
+  EXPECT_EQ(clients.wrong(), 0);
+  EXPECT_GT(clients.answers(), 20);
   EXPECT_EQ(admin->post("/v2/repository/models/m/unload", "{}").status, 200);
   EXPECT_EQ(admin->get("/v2/models/m").status, 404);
   EXPECT_TRUE(has(admin->post("/v2/repository/index", "").body, "unloaded"));

@@ -2,6 +2,7 @@
 // For the tests of the room serve: small models, and a server on a thread of the test.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -116,5 +117,39 @@ inline const std::string* header_of(const HttpResponse& r, const std::string& na
     if (key == name) return &value;
   return nullptr;
 }
+
+/// Clients that ask model `m` about ones all the time. Each answer has to be that of the version it
+/// names: versions multiply by their number.
+class Askers {
+ public:
+  Askers(Running& server, int clients) {
+    for (int k = 0; k < clients; ++k)
+      threads_.emplace_back([this, &server] {
+        for (const auto c = server.client(); !stop_; ++answers_)
+          if (!is_right(c->post("/v2/models/m/infer", kBody))) ++wrong_;
+      });
+  }
+  ~Askers() { stop(); }
+  void stop() {
+    stop_ = true;
+    for (std::thread& t : threads_)
+      if (t.joinable()) t.join();
+  }
+  int answers() const { return answers_; }
+  int wrong() const { return wrong_; }
+  static constexpr const char* kBody =
+      "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],\"data\":[1,1,1,1]}]}";
+
+ private:
+  static bool is_right(const HttpResponse& r) {
+    const size_t at = r.body.find("\"model_version\":\"");
+    if (r.status != 200 || at == std::string::npos) return false;
+    const std::string one = r.body.substr(at + 17, r.body.find('"', at + 17) - at - 17) + ".0";
+    return r.body.find("[" + one + "," + one + "," + one + "," + one + "]") != std::string::npos;
+  }
+  std::atomic<bool> stop_{false};
+  std::atomic<int> answers_{0}, wrong_{0};
+  std::vector<std::thread> threads_;
+};
 
 }  // namespace tandem::serve

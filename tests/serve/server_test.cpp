@@ -324,7 +324,7 @@ TEST_F(Serving, PathsAndMethods) {
       {"TRACE", "/", 405, ""},
       {"DELETE", "/v2/models/scale/infer", 405, "POST alone"},
       {"GET", "/v2/models/scale/infer", 405, ""},
-      {"POST", "/v1/models/scale:classify", 501, "use predict", "{}"},
+      {"POST", "/v1/models/scale:classify", 400, "no 'examples'", "{}"},
   };
   for (const Answered& a : cases) {
     const HttpResponse r = server_->client()->request(a.method, a.path, a.body);

@@ -149,6 +149,8 @@ message InferStatistics
   StatisticDuration fail 2
   StatisticDuration queue 3
   StatisticDuration compute_infer 5
+  StatisticDuration cache_hit 7
+  StatisticDuration cache_miss 8
 message ModelStatistics
   string name 1
   string version 2
@@ -229,7 +231,23 @@ message SignatureDef
   map string TensorInfo outputs 2
   string method_name 3
 
-file tensorflow_serving/apis/prediction_service.proto tensorflow.serving tensorflow/core/framework/tensor.proto google/protobuf/any.proto google/protobuf/wrappers.proto
+file tensorflow/core/example/example.proto tensorflow
+message BytesList
+  repeated bytes value 1
+message FloatList
+  repeated float value 1
+message Int64List
+  repeated int64 value 1
+message Feature
+  oneof kind BytesList bytes_list 1
+  oneof kind FloatList float_list 2
+  oneof kind Int64List int64_list 3
+message Features
+  map string Feature feature 1
+message Example
+  Features features 1
+
+file tensorflow_serving/apis/prediction_service.proto tensorflow.serving tensorflow/core/example/example.proto tensorflow/core/framework/tensor.proto google/protobuf/any.proto google/protobuf/wrappers.proto
 message ModelSpec
   string name 1
   google.protobuf.Int64Value version 2
@@ -241,6 +259,37 @@ message PredictRequest
   repeated string output_filter 3
 message PredictResponse
   map string tensorflow.TensorProto outputs 1
+  ModelSpec model_spec 2
+message ExampleList
+  repeated tensorflow.Example examples 1
+message ExampleListWithContext
+  repeated tensorflow.Example examples 1
+  tensorflow.Example context 2
+message Input
+  oneof kind ExampleList example_list 1
+  oneof kind ExampleListWithContext example_list_with_context 2
+message Class
+  string label 1
+  float score 2
+message Classifications
+  repeated Class classes 1
+message ClassificationResult
+  repeated Classifications classifications 1
+message ClassificationRequest
+  ModelSpec model_spec 1
+  Input input 2
+message ClassificationResponse
+  ClassificationResult result 1
+  ModelSpec model_spec 2
+message Regression
+  float value 1
+message RegressionResult
+  repeated Regression regressions 1
+message RegressionRequest
+  ModelSpec model_spec 1
+  Input input 2
+message RegressionResponse
+  RegressionResult result 1
   ModelSpec model_spec 2
 message GetModelMetadataRequest
   ModelSpec model_spec 1
@@ -269,6 +318,8 @@ enum ModelVersionStatus.State
 message GetModelStatusResponse
   repeated ModelVersionStatus model_version_status 1
 service PredictionService
+  rpc Classify ClassificationRequest ClassificationResponse
+  rpc Regress RegressionRequest RegressionResponse
   rpc Predict PredictRequest PredictResponse
   rpc GetModelMetadata GetModelMetadataRequest GetModelMetadataResponse
 service ModelService

@@ -4,38 +4,10 @@
 #include <fmt/format.h>
 
 #include "tandem/serve/grpc/tensor_proto_internal.h"
+#include "tandem/serve/grpc/tensorflow_internal.h"
 
 namespace tandem::serve {
 namespace {
-
-/// A ModelSpec: which model is asked.
-struct ModelSpec {
-  std::string name, version, signature;
-};
-
-ModelSpec read_spec(io::ProtoReader& request) {
-  ModelSpec out;
-  for_fields_of(request, [&](io::ProtoReader& r) {
-    if (r.field() == 1) out.name = r.text();
-    if (r.field() == 2)
-      for_fields_of(r, [&](io::ProtoReader& wrapped) {
-        if (wrapped.field() == 1) out.version = std::to_string(wrapped.int_value());
-      });
-    if (r.field() == 3) out.signature = r.text();
-    if (r.field() == 4) out.version = r.text();  // a label
-  });
-  check_signature(out.signature);
-  return out;
-}
-
-io::ProtoWriter spec_of(const ModelVersion& v) {
-  io::ProtoWriter out, version;
-  out.add_bytes(1, v.name);
-  version.add_int(1, v.version);
-  out.add_message(2, version);
-  out.add_bytes(3, "serving_default");
-  return out;
-}
 
 /// A PredictRequest. The tensors are read when the model is known.
 struct PredictRequest {
@@ -153,8 +125,8 @@ void model_status(const GrpcCall& call, std::string_view message) {
   call.answer(std::move(out));
 }
 
-void only_predict(const GrpcCall&, std::string_view) {
-  refuse(501, "classify, regress and several at once are not served; use Predict");
+void one_at_a_time(const GrpcCall&, std::string_view) {
+  refuse(501, "several at once are not served; use Classify and Regress");
 }
 void only_repository(const GrpcCall&, std::string_view) {
   refuse(501, "the configuration is not changed by request; see RepositoryModelLoad of V2");
@@ -162,13 +134,37 @@ void only_repository(const GrpcCall&, std::string_view) {
 
 }  // namespace
 
+ModelSpec read_spec(io::ProtoReader& request) {
+  ModelSpec out;
+  for_fields_of(request, [&](io::ProtoReader& r) {
+    if (r.field() == 1) out.name = r.text();
+    if (r.field() == 2)
+      for_fields_of(r, [&](io::ProtoReader& wrapped) {
+        if (wrapped.field() == 1) out.version = std::to_string(wrapped.int_value());
+      });
+    if (r.field() == 3) out.signature = r.text();
+    if (r.field() == 4) out.version = r.text();  // a label
+  });
+  check_signature(out.signature);
+  return out;
+}
+
+io::ProtoWriter spec_of(const ModelVersion& v) {
+  io::ProtoWriter out, version;
+  out.add_bytes(1, v.name);
+  version.add_int(1, v.version);
+  out.add_message(2, version);
+  out.add_bytes(3, "serving_default");
+  return out;
+}
+
 std::span<const GrpcMethod> tensorflow_methods() {
   static constexpr GrpcMethod kMethods[] = {
       {"/tensorflow.serving.PredictionService/Predict", predict},
       {"/tensorflow.serving.PredictionService/GetModelMetadata", model_metadata_of},
-      {"/tensorflow.serving.PredictionService/Classify", only_predict},
-      {"/tensorflow.serving.PredictionService/Regress", only_predict},
-      {"/tensorflow.serving.PredictionService/MultiInference", only_predict},
+      {"/tensorflow.serving.PredictionService/Classify", classify_examples},
+      {"/tensorflow.serving.PredictionService/Regress", regress_examples},
+      {"/tensorflow.serving.PredictionService/MultiInference", one_at_a_time},
       {"/tensorflow.serving.ModelService/GetModelStatus", model_status},
       {"/tensorflow.serving.ModelService/HandleReloadConfigRequest", only_repository},
   };

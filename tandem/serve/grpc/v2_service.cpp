@@ -183,6 +183,10 @@ io::ProtoWriter statistics_of(const ModelVersion& v) {
   entry(2, c.failed + c.expired + c.cancelled + c.rejected, 0);
   entry(3, c.queue.count(), c.queue.sum());
   entry(5, c.compute.count(), c.compute.sum());
+  if (v.cache) {
+    entry(7, v.cache->hits().count(), v.cache->hits().sum());
+    entry(8, v.cache->misses().count(), v.cache->misses().sum());
+  }
   stats.add_bytes(1, v.name);
   stats.add_bytes(2, std::to_string(v.version));
   stats.add_varint(4, c.rows.load());

@@ -176,6 +176,42 @@ std::string ModelFolder::settings_file(const std::string& name) const {
   return file_exists(file) ? file : "";
 }
 
+ModelStamps ModelFolder::stamps(const std::string& name, FolderLook& files) const {
+  ModelStamps out{.there = true};
+  std::map<int64_t, std::string> all;
+  std::string path;
+  if (foreign_) {
+    ForeignModel model = foreign_->model(name, {});
+    path = model.folder;
+    files.pass(path);
+    for (const std::string& file : foreign_->configuration(name)) {
+      files.pass(fs::path(file).parent_path().string());
+      files.file(file, out.settings);
+    }
+    all = std::move(model.versions);
+  } else {
+    path = path_of(name);
+    try {
+      all = versions(name);
+    } catch (const Error&) {  // nothing that could be one yet
+      all.clear();
+    }
+  }
+  std::vector<std::string> apart;  // where versions lie
+  for (const auto& [number, at] : all) {
+    const std::string beside = fs::path(at).parent_path().string();
+    const bool folder = fs::is_directory(at), alone = beside != root_ && at != path;
+    files.version(at, alone, out.versions[number]);
+    apart.push_back(folder || !alone ? at : beside);
+  }
+  const auto of_version = [&apart](const std::string& at) {
+    return std::find(apart.begin(), apart.end(), at) != apart.end();
+  };
+  if (!foreign_ && fs::is_directory(path) && !of_version(path))
+    files.folder(path, out.settings, of_version);
+  return out;
+}
+
 ModelSettings ModelFolder::settings(const std::string& name, const ModelSettings& defaults) const {
   if (foreign_) {
     ForeignModel model = foreign_->model(name, defaults);

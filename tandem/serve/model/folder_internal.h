@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/serve/model/folder_stamps_internal.h"
 #include "tandem/serve/model/foreign_internal.h"
 #include "tandem/serve/model/settings.h"
 #include "tandem/serve/text/text_engine.h"
@@ -36,6 +37,10 @@ class ModelFolder {
   /// The adapters of the settings, "name=path" below the model's folder. Throws Value for an entry
   /// of another form, and a name that occurs twice.
   std::vector<TextAdapter> adapters(const std::string& name, const ModelSettings& s) const;
+  /// What the files of a model look like now.
+  ModelStamps stamps(const std::string& name, FolderLook& files) const;
+  /// May the folder be watched? Not where that means to open archives.
+  bool watched() const { return !foreign_ || foreign_->watched(); }
   const std::string& root() const { return root_; }
   /// The folder or file of a model. Throws Value for a name that is not in the folder.
   std::string path_of(const std::string& name) const;

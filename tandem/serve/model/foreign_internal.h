@@ -28,6 +28,10 @@ class ForeignLayout {
   /// Throws Format for damaged files, Unsupported for a model that cannot be served, Value for a
   /// name that is not there.
   virtual ForeignModel model(const std::string& name, const ModelSettings& defaults) const = 0;
+  /// Files besides its versions that say how a model is served.
+  virtual std::vector<std::string> configuration(const std::string&) const { return {}; }
+  /// May it be looked at every second?
+  virtual bool watched() const { return true; }
   /// KEY=VALUE of the server's settings that its configuration has, too.
   virtual std::vector<std::string> settings() const { return {}; }
 };

@@ -52,6 +52,7 @@ class TensorflowLayout : public ForeignLayout {
     return out;
   }
 
+  std::vector<std::string> configuration(const std::string&) const override { return {config_}; }
   ForeignModel model(const std::string& name, const ModelSettings& defaults) const override {
     const std::vector<std::string> all = names();
     TD_CHECK(std::find(all.begin(), all.end(), name) != all.end(), Value, "there is no model '{}'",

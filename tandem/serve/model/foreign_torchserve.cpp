@@ -133,6 +133,7 @@ class TorchLayout : public ForeignLayout {
   TorchLayout(const TorchLayout&) = delete;
   TorchLayout& operator=(const TorchLayout&) = delete;
 
+  bool watched() const override { return false; }
   std::vector<std::string> names() const override {
     std::vector<std::string> out;
     for (const auto& [name, file] : files_) out.push_back(name);

@@ -207,6 +207,9 @@ class TritonLayout : public ForeignLayout {
         out.push_back(name);
     return out;
   }
+  std::vector<std::string> configuration(const std::string& name) const override {
+    return {root_ + "/" + name + "/config.pbtxt"};
+  }
   ForeignModel model(const std::string& name, const ModelSettings& defaults) const override {
     const std::vector<std::string> all = names();
     TD_CHECK(std::find(all.begin(), all.end(), name) != all.end(), Value, "there is no model '{}'",

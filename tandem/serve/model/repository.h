@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/serve/model/response_cache.h"
 #include "tandem/serve/model/scheduler.h"
 #include "tandem/serve/model/settings.h"
 #include "tandem/serve/model/traffic.h"
@@ -31,6 +32,7 @@ struct ModelVersion {
   std::unique_ptr<Scheduler> scheduler;
   std::unique_ptr<TextModel> text;  ///< of a language model with its tokenizer, else nullptr
   std::unique_ptr<EmbeddingModel> embedding;  ///< of an encoder with its tokenizer
+  std::unique_ptr<ResponseCache> cache;       ///< of a model whose answers are kept
   double loaded = 0;                          ///< seconds since 1970
   /// Of all versions of the model, where a canary or a shadow is among them; else nullptr.
   std::shared_ptr<Traffic> traffic = {};
@@ -82,6 +84,9 @@ class TD_API Repository {
   bool ready() const;
   /// Waits for the warm-up of load_all().
   void wait_for_warm_up();
+  /// From now on changes of the folder are loaded by themselves: what looks the same in two looks,
+  /// `seconds` apart, is complete. Where loading fails, what was there stays.
+  void watch(double seconds);
   /// `text` without the folder's path: for messages to clients.
   std::string without_paths(std::string text) const;
 

@@ -30,6 +30,7 @@ struct JobResult {
   std::vector<Tensor> outputs = {};
   double queue_seconds = 0, compute_seconds = 0;
   int64_t batch = 0;  ///< rows that ran together
+  bool kept = false;  ///< it is the answer to an earlier request with the same inputs
 };
 
 struct Job {

@@ -78,6 +78,8 @@ class TD_API Servable {
   /// Run on `rows` rows: of a batched model in prepared sizes, else as they are.
   std::vector<Tensor> run(int instance, const std::vector<Tensor>& inputs, int64_t rows);
 
+  /// Did the same inputs give the same outputs, to the bit?
+  bool repeats() const { return repeats_; }
   /// Does it know how to prepare images, texts or other files?
   bool takes_files() const { return !file_kind_.empty(); }
   /// Which: "image", "sound", "table", "text"; "" for arrays alone.
@@ -109,6 +111,7 @@ class TD_API Servable {
   std::vector<Size> sizes_ = std::vector<Size>(kMostSizes);  ///< the first sizes_ready_ count
   std::atomic<size_t> sizes_ready_{1};
   std::atomic<double> one_{0};
+  bool repeats_ = true;
   mutable std::mutex note_lock_;
   std::string note_;
 };

@@ -56,6 +56,7 @@ struct ModelSettings {
   std::string shapes = "";
   std::string weights = "last";
   double warm_seconds = 5;
+  double response_cache_mb = 0;
   bool copy = true;
   bool text = true;
   std::string dtype = "f32";
@@ -102,6 +103,11 @@ struct ModelSettings {
       {.doc = "the warm-up tries no larger batches after so long",
        .unit = "seconds",
        .at_least = 0});
+    v("response_cache_mb", response_cache_mb,
+      {.doc = "answers that are kept for requests with the same inputs; 0: none",
+       .unit = "MiB",
+       .at_least = 0,
+       .at_most = 1048576});
     v("text", text, {.doc = "a language model with its tokenizer continues texts, too"});
     v("dtype", dtype,
       {.doc = "of a language model's weights and of its keys and values", .one_of = "f32 bf16"});

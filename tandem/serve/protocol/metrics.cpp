@@ -142,6 +142,28 @@ void texts(std::string& out, const std::vector<ModelVersionPtr>& all) {
     histogram(out, "tandem_token_seconds", labels_of(*v), v->text->engine.counts().between_tokens);
 }
 
+// Of versions whose answers are kept.
+void caches(std::string& out, const std::vector<ModelVersionPtr>& all) {
+  std::vector<ModelVersionPtr> of;
+  for (const ModelVersionPtr& v : all)
+    if (v->cache) of.push_back(v);
+  if (of.empty()) return;
+  family(out, "tandem_response_cache_total", "counter",
+         "Requests that were answered before, that were not, and answers that made room.");
+  for (const ModelVersionPtr& v : of) {
+    const auto line = [&](const char* what, uint64_t n) {
+      out += fmt::format("tandem_response_cache_total{{{},result=\"{}\"}} {}\n", labels_of(*v),
+                         what, n);
+    };
+    line("hit", v->cache->hits().count());
+    line("miss", v->cache->misses().count());
+    line("evicted", v->cache->evicted());
+  }
+  family(out, "tandem_response_cache_bytes", "gauge", "What kept answers and their inputs take.");
+  for (const ModelVersionPtr& v : of)
+    out += fmt::format("tandem_response_cache_bytes{{{}}} {}\n", labels_of(*v), v->cache->bytes());
+}
+
 }  // namespace
 
 double resident_bytes() {
@@ -169,6 +191,7 @@ std::string metrics_text(ServerContext& server) {
     line("rejected", c.rejected);
   }
   tried(out, all);
+  caches(out, all);
   family(out, "tandem_rows_total", "counter", "Rows that models ran on.");
   for (const ModelVersionPtr& v : all)
     out += fmt::format("tandem_rows_total{{{}}} {}\n", labels_of(*v), v->scheduler->counts().rows);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorFlow Serving's REST API: predict in row and column form, status and metadata.
+// TensorFlow Serving's REST API: predict in row and column form, status and metadata; examples.cpp
+// has classify and regress.
 // https://github.com/tensorflow/serving/blob/master/tensorflow/serving/g3doc/api_rest.md
 #include <fmt/format.h>
 
@@ -8,7 +9,7 @@
 #include "tandem/base/error.h"
 #include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/ops/ops.h"
-#include "tandem/serve/server_internal.h"
+#include "tandem/serve/protocol/examples_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -224,7 +225,8 @@ bool handle_tensorflow(Call& call) {
     call.only("POST");
     predict_tensorflow(call, picked_version(call, p[2], version));
   } else if (verb == "classify" || verb == "regress") {
-    refuse(501, "{} is not served; use predict", verb);
+    call.only("POST");
+    classify_tensorflow(call, picked_version(call, p[2], version), verb == "regress");
   } else {
     refuse(404, "there is nothing at this path");
   }

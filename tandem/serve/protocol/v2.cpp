@@ -86,7 +86,8 @@ std::string statistics_of(const ModelVersion& v) {
       io::quote_json(v.name), v.version, c.rows.load(), c.runs.load(), entry(c.ok, c.total.sum()),
       entry(c.failed + c.expired + c.cancelled + c.rejected, 0),
       entry(c.queue.count(), c.queue.sum()), entry(0, 0), entry(c.compute.count(), c.compute.sum()),
-      entry(0, 0), entry(0, 0), entry(0, 0));
+      entry(0, 0), v.cache ? entry(v.cache->hits().count(), v.cache->hits().sum()) : entry(0, 0),
+      v.cache ? entry(v.cache->misses().count(), v.cache->misses().sum()) : entry(0, 0));
 }
 
 void statistics(Call& call, const std::vector<ModelVersionPtr>& versions) {

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the files of a version to what answers requests.
+#include <malloc.h>
+
+#include "tandem/base/clock.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/serve/model/repository_internal.h"
+
+namespace tandem::serve {
+
+Reaper::~Reaper() {
+  {
+    const std::lock_guard hold(lock_);
+    ended_ = true;
+  }
+  ready_.notify_one();
+  thread_.join();
+}
+
+ModelVersionPtr Reaper::watch(std::unique_ptr<ModelVersion> v) {
+  {
+    const std::lock_guard hold(lock_);
+    ++live_;
+  }
+  return ModelVersionPtr(v.release(), [this](ModelVersion* dead) { take(dead); });
+}
+
+void Reaper::take(ModelVersion* v) {
+  const std::lock_guard hold(lock_);  // notified inside it: the reaper may be gone after it
+  dead_.emplace_back(v);
+  ready_.notify_one();
+}
+
+void Reaper::run() {
+  std::unique_lock hold(lock_);
+  for (;;) {
+    ready_.wait(hold, [this] { return !dead_.empty() || (ended_ && live_ == 0); });
+    if (dead_.empty()) return;
+    std::vector<std::unique_ptr<ModelVersion>> dead = std::move(dead_);
+    dead_.clear();
+    hold.unlock();
+    const size_t count = dead.size();
+    dead.clear();
+    malloc_trim(0);
+    hold.lock();
+    live_ -= count;
+  }
+}
+
+namespace {
+
+ServableOptions servable_options(const ModelSettings& s) {
+  std::vector<Device> devices;
+  for (const std::string& name : s.devices) devices.push_back(device_named(name));
+  return {.max_batch = s.max_batch,
+          .same_bits = s.same_bits,
+          .instances = static_cast<int>(s.instances),
+          .threads = static_cast<int>(s.threads),
+          .devices = std::move(devices),
+          .shapes = s.shapes,
+          .weights = s.weights,
+          .dtype = s.dtype == "bf16" ? DType::bf16 : DType::f32,
+          .warm_seconds = s.warm_seconds};
+}
+
+constexpr std::string_view kDraftFromText = "prompt";
+
+TextEngineOptions text_options(const ModelSettings& s) {
+  return {.streams = s.streams,
+          .length = s.length,
+          .cache_bytes = static_cast<int64_t>(s.cache_mb * (1 << 20)),
+          .piece = s.piece,
+          .queue = static_cast<size_t>(s.queue),
+          .threads = static_cast<int>(s.threads),
+          .same_bits = s.same_bits,
+          .draft_from_text = s.draft == kDraftFromText,
+          .speculate = s.speculate};
+}
+
+// The model that guesses tokens; none where the settings name none.
+std::shared_ptr<models::PretrainedModel> draft_of(const ModelFolder& folder,
+                                                  const std::string& name, const ModelSettings& s) {
+  if (s.draft.empty() || s.draft == kDraftFromText) return nullptr;
+  const PrivateCopy files(folder.below(name, s.draft), s.copy);
+  std::shared_ptr<models::PretrainedModel> draft = models::from_pretrained(files.path());
+  TD_CHECK(draft->is_causal(), Value, "the draft model of '{}' does not continue texts", name);
+  if (s.dtype == "bf16") draft->module().to(DType::bf16);
+  return draft;
+}
+
+void direct_traffic(const ModelSettings& s, const Versions& all) {
+  const auto version = [&all](int64_t number) {
+    const auto at = all.find(number);
+    return at == all.end() ? nullptr : at->second;
+  };
+  const ModelVersionPtr canary = version(s.canary.version), shadow = version(s.shadow);
+  if (!canary && !shadow) return;
+  const auto traffic = std::make_shared<Traffic>(s);
+  traffic->set(stable_of(all), canary, shadow);
+  for (const auto& [number, v] : all) v->traffic = traffic;
+}
+
+// Answers that are kept: of a model that gives the same ones to the same inputs.
+std::unique_ptr<ResponseCache> cache_of(const ModelVersion& v) {
+  const double bytes = v.settings.response_cache_mb * 1048576;
+  if (bytes <= 0) return nullptr;
+  if (v.model->repeats()) return std::make_unique<ResponseCache>(static_cast<size_t>(bytes));
+  log_warning("'{}' version {} gives other outputs each time: its answers are not kept", v.name,
+              v.version);
+  return nullptr;
+}
+
+}  // namespace
+
+ModelVersionPtr stable_of(const Versions& all) {
+  ModelVersionPtr stable;
+  for (const auto& [number, v] : all)
+    if (number != v->settings.canary.version && number != v->settings.shadow) stable = v;
+  return stable ? stable : all.rbegin()->second;
+}
+
+std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string& name,
+                                                              int64_t number,
+                                                              const std::string& path,
+                                                              const ModelSettings& settings,
+                                                              bool warm) {
+  auto v = std::make_unique<ModelVersion>();
+  v->name = name;
+  v->version = number;
+  v->settings = settings;
+  const PrivateCopy files(path, settings.copy);
+  v->model = Servable::load(files.path(), servable_options(settings));
+  if (warm) v->model->warm_up();
+  v->scheduler = std::make_unique<Scheduler>(
+      v->model, SchedulerOptions{.queue = static_cast<size_t>(settings.queue),
+                                 .delay_us = settings.delay_us});
+  if (settings.text) {
+    TextEngineOptions text = text_options(settings);
+    text.adapters = folder.adapters(name, settings);
+    text.draft = draft_of(folder, name, settings);
+    v->text = TextModel::load(files.path(), text, v->model->pretrained());
+    v->embedding = EmbeddingModel::load(files.path(), *v->model);
+  }
+  TD_CHECK(v->text || (settings.adapters.empty() && settings.draft.empty()), Value,
+           "'{}' has adapters or a draft model, and is not a language model that continues texts",
+           name);
+  v->cache = cache_of(*v);
+  v->loaded = unix_time();
+  return v;
+}
+
+Versions Repository::State::load_versions(const std::string& name, bool warm,
+                                          const Versions& kept) {
+  const ModelSettings settings = folder.settings(name, options.defaults);
+  Versions out;
+  for (const auto& [number, path] : folder.chosen(name, settings)) {
+    const auto same = kept.find(number);
+    out[number] = same != kept.end()
+                      ? same->second
+                      : reaper.watch(load_version(name, number, path, settings, warm));
+  }
+  direct_traffic(settings, out);
+  return out;
+}
+
+}  // namespace tandem::serve

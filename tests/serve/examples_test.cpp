@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// classify and regress of TensorFlow Serving: examples in, by REST and by gRPC, answers to the byte
+// and errors in TensorFlow's words.
+#include <gtest/gtest.h>
+
+#include "tests/io/io_helper.h"
+#include "tests/serve/grpc_helper.h"
+#include "tests/support/init.h"
+
+namespace tandem::serve {
+namespace {
+
+const std::string kPredictionService = "/tensorflow.serving.PredictionService/";
+
+/// scores = x * [0.25, 0.5, 1], value = the sum of x, flags = -k: x [n, 3] and k [n].
+std::string scored_model() {
+  return onnx::model(
+      {{onnx::node("Mul", {"x", "f"}, {"scores"}),
+        onnx::node("ReduceSum", {"x", "axes"}, {"outputs"}, {onnx::int_attribute("keepdims", 1)}),
+        onnx::node("Neg", {"k"}, {"flags"})},
+       {onnx::floats("f", {3}, {0.25F, 0.5F, 1}),
+        onnx::raw_tensor("axes", {1}, 7, std::string("\1\0\0\0\0\0\0\0", 8))},
+       {sized_port("x", 1, {-1, 3}), sized_port("k", 7, {-1})},
+       {sized_port("flags", 7, {-1}), sized_port("scores", 1, {-1, 3}),
+        sized_port("outputs", 1, {-1, 1})}},
+      13);
+}
+
+class Examples : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TempFolder;
+    put_model(*folder_ / "m/1/model.onnx", scored_model());
+    put_model(*folder_ / "m/2/model.onnx", scored_model());
+    put_model(*folder_ / "m/serve.yaml", "latest: 0\n");
+    put_model(*folder_ / "scale.onnx", scale_model(2));
+    server_ = new Running({.models = folder_->path().string()});
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    delete folder_;
+  }
+  static HttpResponse post(const std::string& path, const std::string& body) {
+    return server_->post("/v1/models/" + path, body);
+  }
+  static TempFolder* folder_;
+  static Running* server_;
+};
+TempFolder* Examples::folder_ = nullptr;
+Running* Examples::server_ = nullptr;
+
+const char* const kTwoExamples =
+    "{\"signature_name\":\"serving_default\",\"context\":{\"k\":3},\"examples\":["
+    "{\"x\":[1,2.5,0.1]},{\"x\":[4,0,-8],\"k\":[1],\"other\":\"text\"}]}";
+
+TEST_F(Examples, AreClassifiedByRest) {
+  const HttpResponse r = post("m:classify", kTwoExamples);
+  EXPECT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.body,
+            "{\n    \"results\": [[[\"0\", 0.25], [\"1\", 1.25], [\"2\", 0.1]], "
+            "[[\"0\", 1.0], [\"1\", 0.0], [\"2\", -8.0]]\n    ]\n}");
+  EXPECT_EQ(post("m/versions/1:classify", kTwoExamples).body, r.body);
+  EXPECT_EQ(post("m/versions/9:classify", kTwoExamples).status, 404);
+  EXPECT_EQ(server_->get("/v1/models/m:classify").status, 405);
+}
+
+TEST_F(Examples, AreRegressedByRest) {
+  const HttpResponse r = post("m:regress", kTwoExamples);
+  EXPECT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.body, "{\n    \"results\": [3.6, -4.0]\n}");
+  EXPECT_EQ(post("m:regress", "{\"examples\":[{\"x\":[NaN,1,2],\"k\":0}]}").body,
+            "{\n    \"results\": [NaN]\n}");
+}
+
+TEST_F(Examples, BadOnesAreRefusedInTensorFlowsWords) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{\"examples\":[]}", "Input is empty."},
+      {"{}", "the body has no 'examples'"},
+      {"{\"examples\":{}}", "not a list"},
+      {"{\"examples\":[3]}", "not an object"},
+      {"{\"examples\":[{\"x\":[1,2,3]}]}",
+       "Feature: k (data type: int64) is required but could not be found."},
+      {"{\"examples\":[{\"x\":[1,2],\"k\":1}]}",
+       "Key: x, Index: 0.  Number of float values != expected.  Values size: 2 but output shape: "
+       "[3]"},
+      {"{\"examples\":[{\"x\":[1,2,3],\"k\":1},{\"x\":[\"a\"],\"k\":1}]}",
+       "Key: x, Index: 1.  Data types don't match. Data type: string but expected type: float"},
+      {"{\"examples\":[{\"x\":{\"b64\":\"QQ==\"},\"k\":1}]}", "Data type: string"},
+      {"{\"examples\":[{\"x\":[1,2,3],\"k\":1.5}]}", "feature 'k'"},
+      {"{\"signature_name\":\"q\",\"examples\":[{\"x\":[1,2,3],\"k\":1}]}", "no signature 'q'"},
+      {"{\"examples\":[{\"x\":[1,2,3],\"x\":[1,2,3],\"k\":1}]}", "x"},
+  };
+  for (const auto& [body, says] : cases)
+    for (const char* verb : {"m:classify", "m:regress"}) {
+      const HttpResponse r = post(verb, body);
+      EXPECT_EQ(r.status, 400) << body;
+      EXPECT_TRUE(has(r.body, says)) << r.body;
+    }
+  EXPECT_EQ(post("m:regress", kTwoExamples).status, 200);
+  const HttpResponse wide = post("scale:regress", "{\"examples\":[{\"x\":[1,2,3,4]}]}");
+  EXPECT_EQ(wide.status, 400);
+  EXPECT_TRUE(has(wide.body,
+                  "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but "
+                  "got [1,4]"))
+      << wide.body;
+  EXPECT_EQ(post("scale:classify", "{\"examples\":[{\"x\":[1,2,3,4]}]}").body,
+            "{\n    \"results\": [[[\"0\", 2.0], [\"1\", 4.0], [\"2\", 6.0], [\"3\", 8.0]]\n    "
+            "]\n}");
+}
+
+// ---- gRPC
+
+io::ProtoWriter inside(uint32_t field, const io::ProtoWriter& m) {
+  io::ProtoWriter out;
+  out.add_message(field, m);
+  return out;
+}
+
+struct FeatureValue {
+  std::string name;
+  std::vector<float> floats = {};
+  std::vector<int64_t> ints = {};
+  std::string text = "";
+};
+
+io::ProtoWriter example_of(const std::vector<FeatureValue>& features) {
+  io::ProtoWriter all;
+  for (const FeatureValue& f : features) {
+    io::ProtoWriter list, entry;
+    if (!f.floats.empty()) list.add_packed(1, f.floats);
+    if (!f.ints.empty()) list.add_packed(1, f.ints);
+    if (!f.text.empty()) list.add_bytes(1, f.text);
+    entry.add_bytes(1, f.name);
+    entry.add_message(2, inside(!f.text.empty() ? 1 : !f.ints.empty() ? 3 : 2, list));
+    all.add_message(1, entry);
+  }
+  return inside(1, all);
+}
+
+io::ProtoWriter request_of(const std::vector<io::ProtoWriter>& examples,
+                           const io::ProtoWriter* context = nullptr) {
+  io::ProtoWriter spec, list, out;
+  spec.add_bytes(1, "m");
+  for (const io::ProtoWriter& e : examples) list.add_message(1, e);
+  if (context) list.add_message(2, *context);
+  out.add_message(1, spec);
+  out.add_message(2, inside(context ? 2 : 1, list));
+  return out;
+}
+
+float float_at(const std::string& message, uint32_t field) {
+  io::ProtoDocument document(message, "an answer");
+  for (io::ProtoReader r = document.reader(); r.next();)
+    if (r.field() == field) return r.float_value();
+  return -1;
+}
+
+TEST_F(Examples, AreClassifiedAndRegressedByGrpc) {
+  if (!Http2Frames::available()) GTEST_SKIP() << "this build has no HTTP/2";
+  const int port = (*server_)->port();
+  const io::ProtoWriter first = example_of({{.name = "x", .floats = {1, 2.5F, 0.1F}}});
+  const io::ProtoWriter second =
+      example_of({{.name = "x", .floats = {4, 0, -8}}, {.name = "k", .ints = {1}}});
+  const io::ProtoWriter context = example_of({{.name = "k", .ints = {3}}});
+  const io::ProtoWriter request = request_of({first, second}, &context);
+  const GrpcAnswer classes = grpc_call(port, kPredictionService + "Classify", request);
+  ASSERT_EQ(classes.code, 0) << classes.text;
+  const auto rows = fields_of(field_of(classes.message, 1), 1);
+  ASSERT_EQ(rows.size(), 2U);
+  const auto row = fields_of(rows[1], 1);
+  ASSERT_EQ(row.size(), 3U);
+  EXPECT_EQ(field_of(row[2], 1), "2");
+  EXPECT_EQ(float_at(row[2], 2), -8);
+  EXPECT_EQ(float_at(fields_of(rows[0], 1)[1], 2), 1.25F);
+  EXPECT_EQ(field_of(field_of(classes.message, 2), 1), "m");
+  const GrpcAnswer values = grpc_call(port, kPredictionService + "Regress", request);
+  ASSERT_EQ(values.code, 0) << values.text;
+  const auto numbers = fields_of(field_of(values.message, 1), 1);
+  ASSERT_EQ(numbers.size(), 2U);
+  EXPECT_EQ(float_at(numbers[0], 1), 1 + 2.5F + 0.1F);
+  EXPECT_EQ(float_at(numbers[1], 1), -4);
+}
+
+TEST_F(Examples, BadOnesAreRefusedByGrpc) {
+  if (!Http2Frames::available()) GTEST_SKIP() << "this build has no HTTP/2";
+  constexpr int kInvalid = 3;
+  const io::ProtoWriter wrong =
+      example_of({{.name = "x", .ints = {1, 2, 3}}, {.name = "k", .ints = {1}}});
+  const io::ProtoWriter text = example_of({{.name = "x", .text = "a"}, {.name = "k", .ints = {1}}});
+  const std::pair<io::ProtoWriter, const char*> cases[] = {
+      {request_of({}), "Input is empty."},
+      {request_of({wrong}), "Data type: int64 but expected type: float"},
+      {request_of({text}), "Data type: string but expected type: float"},
+      {request_of({example_of({{.name = "x", .floats = {1, 2, 3}}})}), "Feature: k"},
+  };
+  for (const auto& [request, says] : cases)
+    for (const char* method : {"Classify", "Regress"}) {
+      const GrpcAnswer r = grpc_call((*server_)->port(), kPredictionService + method, request);
+      EXPECT_EQ(r.code, kInvalid);
+      EXPECT_TRUE(has(r.text, says)) << r.text;
+    }
+}
+
+}  // namespace
+}  // namespace tandem::serve
