@@ -13,18 +13,23 @@ namespace tandem::distributed {
 
 void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label) {
   const NoGradGuard no_grad;
-  std::map<DType, std::vector<Cell*>> by_dtype;
-  for (Cell* c : cells) by_dtype[c->spec().dtype].push_back(c);
-  for (const auto& [dtype, group] : by_dtype) {
+  std::map<std::pair<DType, std::string>, std::vector<Cell*>> alike;
+  for (Cell* c : cells) {
+    const Spec spec = c->spec();
+    alike[{spec.dtype, to_string(spec.device)}].push_back(c);
+  }
+  for (const auto& [kind, group] : alike) {
+    const DType dtype = kind.first;
     std::vector<Tensor> parts;
     for (const Cell* c : group) parts.push_back(c->read().detach().reshape({-1}));
-    Tensor flat = parts.size() == 1 ? parts[0].clone() : cat(parts, 0);
+    const Tensor own = parts.size() == 1 ? parts[0].clone() : cat(parts, 0);
+    Tensor flat = own.cpu();  // engines take memory of the host
     engine.broadcast({flat.impl()->data, flat.numel(), dtype}, 0, {label}).wait();
     if (engine.rank() == 0) continue;
     int64_t at = 0;
     for (Cell* c : group) {
       const Tensor now = c->read();
-      c->assign(narrow(flat, 0, at, now.numel()).reshape(now.shape()).clone(),
+      c->assign(narrow(flat, 0, at, now.numel()).reshape(now.shape()).clone().to(now.device()),
                 SourceLocation::here());
       at += now.numel();
     }

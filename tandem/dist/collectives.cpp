@@ -283,7 +283,6 @@ void scatter_to_ranks_vjp(VjpCall& c) {
 Tensor call_row(const OpDef& row, const Tensor& x, CollectiveAttrs a,
                 const std::shared_ptr<Engine>& e, SourceLocation loc) {
   TD_CHECK(x.defined(), Value, "{} expects a tensor, got an undefined one", row.name);
-  TD_CHECK(is_host(x.device()), Unsupported, "{} expects a tensor on the host: x.cpu()", row.name);
   add_rows();
   a.group = number_of(e);
   a.ranks = e->size();

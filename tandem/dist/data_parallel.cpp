@@ -118,9 +118,16 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
       "DataParallel expects either shards or sync_batchnorm, got both\nA shard is a batch of its "
       "own: its statistics do not depend on the number of ranks.");
   // What one rank finds alone, it finds before the first call.
-  for (const Param& p : net.parameters())
-    TD_CHECK(is_host(p.device()), Unsupported,
-             "DataParallel expects parameters on the host, '{}' lies elsewhere", p.name());
+  for (const NamedParam& p : params) {
+    const Device here = p.param.device(), first = params[0].param.device();
+    TD_CHECK(here == first, Unsupported,
+             "DataParallel expects parameters on one device, '{}' is on {} and '{}' on {}\n"
+             "One process drives one device: net.to(device) before.",
+             params[0].name, to_string(first), p.name, to_string(here));
+    TD_CHECK(is_host(here) || options_.sharding == Sharding::none, Unsupported,
+             "DataParallel shards parameters on the host, '{}' is on {}\nLeave `sharding` out.",
+             p.name, to_string(here));
+  }
   TD_CHECK(options_.bucket_cap_mb >= 0 && options_.first_bucket_mb > 0, Value,
            "DataParallel expects buckets of more than 0 MB, got {} and {}", options_.bucket_cap_mb,
            options_.first_bucket_mb);
@@ -243,13 +250,14 @@ std::vector<Tensor> DataParallel::add_shards(int64_t rows,
 
 // The mean over all shards of the sum over this rank's.
 Tensor DataParallel::mean_of_shards(const Tensor& sum, const char* label) {
-  Tensor x = sum.clone().contiguous();
+  const Tensor own = sum.clone().contiguous();
+  Tensor x = own.cpu();
   if (engine_->size() > 1)
     engine_
         ->all_reduce({x.impl()->data, x.numel(), x.dtype()}, ReduceOp::sum,
                      {.label = label, .ordered = true})
         .wait();
-  return x / static_cast<double>(shards());
+  return x.to(sum.device()) / static_cast<double>(shards());
 }
 
 Tensor DataParallel::sharded_backward(int64_t rows,

@@ -109,6 +109,7 @@ void Reducer::walk_ends(bool failed) {
 BucketReducer::BucketReducer(std::vector<NamedParam> params, const DataParallelOptions& options,
                              std::shared_ptr<Engine> engine)
     : Reducer(std::move(params), std::move(engine)),
+      device_(params_[0].param.device()),
       ordered_(options.shards > 0),
       used_(params_.size()),
       places_(params_.size()) {
@@ -143,7 +144,7 @@ void BucketReducer::make_buckets(const DataParallelOptions& o) {
       b->dtype = p.dtype();
     }
     places_[i].offset = b->elements;
-    b->elements += aligned(p.numel(), b->dtype);
+    b->elements += is_host(device_) ? aligned(p.numel(), b->dtype) : p.numel();
     b->params.push_back(i);
     const double cap = buckets_.empty() ? std::min(o.first_bucket_mb, most) : most;
     if (static_cast<double>(b->elements) * static_cast<double>(size_of(b->dtype)) < cap * 1e6)
@@ -187,7 +188,7 @@ void BucketReducer::begin_pass() {
 void BucketReducer::give(size_t i, bool used) {
   const Place& p = places_[i];
   Bucket& b = buckets_[p.bucket];
-  if (is_tracing()) {
+  if (is_tracing() || !is_host(device_)) {
     used_[i] = used || (unsent_[i] && params_[i].param.grad().defined());
     given_[i] = 1;
     ++b.given;
@@ -228,9 +229,28 @@ void BucketReducer::launch_full() {
       continue;
     }
     Bucket& b = buckets_[next_];
+    if (!is_host(device_)) bring_to_host(b);
     b.work = engine_.all_reduce({b.flat.impl()->data, b.elements, b.dtype}, ReduceOp::sum,
                                 {.label = fmt::format("bucket {}", next_), .ordered = ordered_});
   }
+}
+
+// Gradients of a device become a bucket of the host in one copy.
+void BucketReducer::bring_to_host(Bucket& b) {
+  std::vector<Tensor> parts;
+  std::vector<float> users;
+  for (const size_t i : b.params) {
+    const Param& p = params_[i].param;
+    Tensor g = p.grad();
+    if (!g.defined()) {
+      const DeviceGuard there(device_);
+      g = zeros(p.shape(), b.dtype);
+    }
+    parts.push_back(g.to(b.dtype).reshape({-1}));
+    users.push_back(used_[i] ? 1.0F : 0.0F);
+  }
+  const DeviceGuard here(cpu);
+  b.flat = cat({cat(parts, 0).cpu(), tensor(users).to(b.dtype)}, 0);
 }
 
 void BucketReducer::end_pass(double divisor) {
@@ -249,13 +269,15 @@ void BucketReducer::take_views(Bucket& b, double divisor) {
   const auto flags = static_cast<int64_t>(b.params.size());
   const std::vector<float> users = narrow(b.flat, 0, b.elements - flags, flags).to_vector<float>();
   divide({b.flat.impl()->data, b.elements - flags, b.dtype}, divisor);
+  const Tensor home = is_host(device_) ? b.flat : b.flat.to(device_);
   for (size_t k = 0; k < b.params.size(); ++k) {
     const size_t i = b.params[k];
     const Param& p = params_[i].param;
     unsent_[i] = 0;
     if (users[k] == 0) continue;
-    p.cell()->set_grad(narrow(b.flat, 0, places_[i].offset, p.numel()).reshape(p.shape()));
+    p.cell()->set_grad(narrow(home, 0, places_[i].offset, p.numel()).reshape(p.shape()));
   }
+  if (!is_host(device_)) b.flat = Tensor();
 }
 
 // ---- in a trace: the same buckets, as rows of the program
@@ -271,13 +293,19 @@ void BucketReducer::launch_traced(size_t k) {
     }
   if (parts.empty()) return;
   const NoGradGuard no_grad;
-  b.flat = detail::start_all_reduce(cat(parts, 0), group_, fmt::format("bucket {}", k), ordered_);
+  // A device's program brings values to the host for one call at a time.
+  const std::string label = fmt::format("bucket {}", k);
+  b.flat = cat(parts, 0);
+  b.flat = is_host(device_)
+               ? detail::start_all_reduce(b.flat, group_, label, ordered_)
+               : detail::all_reduce_labelled(b.flat, ReduceOp::sum, group_, label, ordered_);
 }
 
 void BucketReducer::take_traced(Bucket& b, double divisor) {
   if (b.traced.empty()) return;
   const NoGradGuard no_grad;
-  const Tensor mean = detail::wait_all_reduce(b.flat, group_) / divisor;
+  const Tensor sum = is_host(device_) ? detail::wait_all_reduce(b.flat, group_) : b.flat;
+  const Tensor mean = sum / divisor;
   b.flat = Tensor();
   int64_t at = 0;
   for (const size_t i : b.traced) {

@@ -102,11 +102,13 @@ class BucketReducer final : public Reducer {
   void end_pass(double divisor) override;
   void launch_full();
   void take_views(Bucket& b, double divisor);
+  void bring_to_host(Bucket& b);
   void launch_traced(size_t k);
   void take_traced(Bucket& b, double divisor);
 
+  Device device_;           ///< of the parameters
   bool ordered_;            ///< sums of shards: by the tree on every engine
-  std::vector<char> used_;  ///< parameters: this trace adds to their gradients
+  std::vector<char> used_;  ///< parameters: the trace, or the pass on a device, adds to them
   std::vector<Place> places_;
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  ///< bucket that is reduced next

@@ -8,6 +8,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/nearest.h"
 #include "tandem/dist/process_group.h"
+#include "tandem/dist/rank_device.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
 #include "tandem/recipe/events_internal.h"
@@ -272,7 +273,10 @@ struct Going {
 
 void place_model(const Recipe& recipe, RecipeModel& model, const std::string& device) {
   if (device == "cpu") return;
-  in_part(recipe, "trainer", [&] { model.module->to(device_named(device)); });
+  in_part(recipe, "trainer", [&] {
+    model.module->to(is_data_parallel(recipe) ? distributed::device_of_rank(device)
+                                              : device_named(device));
+  });
 }
 
 // Trains what was made, with what recipes have besides: callbacks, the record of settings, exports.
