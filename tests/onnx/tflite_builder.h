@@ -52,7 +52,7 @@ class TfliteFile {
     codes_.push_back(std::move(c));
     o.add_numbers(1, in);
     o.add_numbers(2, out);
-    o.add<uint8_t>(3, 1);  // which options these are, readers know by the code
+    o.add<uint8_t>(3, kind_of(code));
     o.add_table(4, std::move(options));
     ops_.push_back(std::move(o));
   }
@@ -103,6 +103,8 @@ class TfliteFile {
     o.add<int32_t>(1, stride);
     o.add<int32_t>(2, stride);
     o.add<int8_t>(3, activation);
+    o.add<int32_t>(4, 1);
+    o.add<int32_t>(5, 1);
     return o;
   }
   static io::FlatWriter depthwise(int8_t padding, int32_t stride, int8_t activation) {
@@ -112,6 +114,8 @@ class TfliteFile {
     o.add<int32_t>(2, stride);
     o.add<int32_t>(3, 1);
     o.add<int8_t>(4, activation);
+    o.add<int32_t>(5, 1);
+    o.add<int32_t>(6, 1);
     return o;
   }
   static io::FlatWriter pool(int8_t padding, int32_t stride, int32_t size) {
@@ -140,6 +144,15 @@ class TfliteFile {
   }
 
  private:
+  /// What the options of an operator are to TFLite itself; Tandem goes by the operator.
+  static uint8_t kind_of(int code) {
+    constexpr std::pair<int, uint8_t> kKinds[] = {
+        {0, 11}, {1, 5},   {3, 1},   {4, 2},    {9, 8},     {17, 5},    {18, 21},
+        {25, 9}, {31, 16}, {74, 27}, {118, 92}, {129, 103}, {142, 111}, {150, 116}};
+    for (const auto& [c, kind] : kKinds)
+      if (c == code) return kind;
+    return 0;
+  }
   int add_tensor(const std::string& name, Type type, const std::vector<int32_t>& shape,
                  uint32_t buffer, const std::vector<float>& scales,
                  const std::vector<int64_t>& zeros, int32_t axis) {
@@ -187,6 +200,36 @@ inline std::string tflite_network() {
   f.graph("main", {x}, {s});
   f.signature("serving_default", {{"image", static_cast<uint32_t>(x)}},
               {{"shares", static_cast<uint32_t>(s)}});
+  return f.bytes();
+}
+
+/// The same kind of network on codes of 8 bits.
+inline std::string tflite_codes() {
+  TfliteFile f;
+  const auto codes = [](size_t n) {
+    std::vector<int8_t> v(n);
+    for (size_t i = 0; i < n; ++i) v[i] = static_cast<int8_t>(i * 37 % 255 - 127);
+    return v;
+  };
+  const int x = f.tensor("x", TfliteFile::i8, {1, 5, 5, 2}, {0.02f}, {-3});
+  const int w = f.constant("w", TfliteFile::i8, {3, 3, 3, 2}, codes(54), {0.01f, 0.02f, 0.005f},
+                           {0, 0, 0}, 0);
+  const int b = f.constant<int32_t>("b", TfliteFile::i32, {3}, {100, -2000, 7});
+  const int y = f.tensor("y", TfliteFile::i8, {1, 3, 3, 3}, {0.05f}, {4});
+  const int dw = f.constant("dw", TfliteFile::i8, {1, 2, 2, 3}, codes(12), {0.01f}, {0});
+  const int z = f.tensor("z", TfliteFile::i8, {1, 3, 3, 3}, {0.07f}, {-20});
+  const int a = f.tensor("a", TfliteFile::i8, {1, 3, 3, 3}, {0.1f}, {5});
+  const int p = f.tensor("p", TfliteFile::i8, {1, 2, 2, 3}, {0.1f}, {5});
+  const int m = f.constant("m", TfliteFile::i8, {4, 12}, codes(48), {0.03f}, {0});
+  const int r = f.tensor("r", TfliteFile::i8, {1, 4}, {0.3f}, {1});
+  const int s = f.tensor("s", TfliteFile::i8, {1, 4}, {1.0f / 256}, {-128});
+  f.op(3, {x, w, b}, {y}, TfliteFile::conv(0, 2, 1));
+  f.op(4, {y, dw, b}, {z}, TfliteFile::depthwise(0, 1, 3));
+  f.op(0, {y, z}, {a}, TfliteFile::activation(0));
+  f.op(1, {a}, {p}, TfliteFile::pool(1, 1, 2));
+  f.op(9, {p, m, -1}, {r}, TfliteFile::activation(0));
+  f.op(25, {r}, {s}, TfliteFile::number(1));
+  f.graph("main", {x}, {y, z, a, p, r, s});
   return f.bytes();
 }
 

@@ -126,6 +126,54 @@ TEST_F(TfliteTest, StoredWeightsBecomeNumbers) {
   EXPECT_LT((net({tensor({3.0f, 4.0f})})[0] - want).abs().max().item<float>(), 1e-6f);
 }
 
+// What the reference kernels of TFLite (ai-edge-litert 2.3.0) give for the same file.
+TEST_F(TfliteTest, CodesAreThoseOfTheReferenceKernels) {
+  const std::vector<std::pair<std::string, std::vector<int32_t>>> expected = {
+      {"y", {127, 4, 35, 4, 4,  4, 4,  127, 4, 117, 4, 47,  36, 118,
+             4,   4, 4,  4, 70, 4, 53, 8,   4, 4,   4, 127, 4}},
+      {"z", {-20, -20, -20, 2,   -20, -20, -19, -20, -20, -20, -17, -20, -20, -20,
+             -20, -19, -20, -20, -20, -20, -20, -20, -16, -20, -19, -20, -20}},
+      {"a", {67, 5, 21, 20, 5,  5, 6,  67, 5, 62, 7, 27, 21, 62,
+             5,  6, 5,  5,  38, 5, 30, 7,  8, 5,  6, 67, 5}},
+      {"p", {43, 20, 15, 13, 35, 5, 32, 21, 17, 10, 36, 5}},
+      {"r", {-72, 8, 19, -31}},
+      {"s", {-128, -119, 119, -128}}};
+  const OnnxModel net = load(tflite_codes());
+  const Tensor x = (remainder(arange(50) * 53, 256) - 128).to(DType::i8).reshape({1, 5, 5, 2});
+  const std::vector<Tensor> got = net({x});
+  ASSERT_EQ(got.size(), expected.size());
+  auto f = compile([&](const Tensor& in) { return net({in})[5]; });
+  EXPECT_TRUE(equal(f(x), got[5]));
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(net.outputs()[i].name, expected[i].first);
+    EXPECT_EQ(got[i].dtype(), DType::i8);
+    EXPECT_EQ(got[i].to(DType::i32).reshape({-1}).to_vector<int32_t>(), expected[i].second)
+        << expected[i].first;
+  }
+}
+
+// Halves: products with factors are rounded twice, sums and matrices once, away from zero.
+TEST_F(TfliteTest, HalvesAreRoundedAsTheKernelsDo) {
+  TfliteFile f;
+  const int x = f.tensor("x", TfliteFile::i8, {7, 1}, {0.25f}, {0});
+  const int other = f.tensor("other", TfliteFile::i8, {7, 1}, {1.0f}, {0});
+  const int w = f.constant<int8_t>("w", TfliteFile::i8, {1, 1}, {1}, {1.0f}, {0});
+  const int y = f.tensor("y", TfliteFile::i8, {7, 1}, {1.0f}, {0});
+  const int up = f.tensor("up", TfliteFile::i8, {7, 1}, {1.0f}, {0});
+  f.op(114, {x}, {other});
+  f.op(9, {x, w, -1}, {y}, TfliteFile::activation(0));
+  f.op(98, {x}, {up}, TfliteFile::number(0.5f));
+  f.graph("main", {x}, {other, y, up});
+  const std::vector<Tensor> got =
+      load(f.bytes())({tensor({-10, -6, -2, -1, 1, 2, 6}).to(DType::i8).reshape({7, 1})});
+  const auto numbers = [&](size_t i) {
+    return got[i].to(DType::i32).reshape({-1}).to_vector<int32_t>();
+  };
+  EXPECT_EQ(numbers(0), (std::vector<int32_t>{-3, -2, -1, 0, 1, 1, 2}));
+  EXPECT_EQ(numbers(1), (std::vector<int32_t>{-3, -2, -1, 0, 0, 1, 2}));
+  EXPECT_EQ(numbers(2), (std::vector<int32_t>{-1, -1, 0, 0, 1, 1, 2}));
+}
+
 TEST_F(TfliteTest, UnknownOpsAreNamedWithVersionAndSubgraph) {
   TfliteFile f;
   const int x = f.tensor("x", TfliteFile::f32, {2}), y = f.tensor("y", TfliteFile::f32, {2});

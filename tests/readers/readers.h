@@ -69,9 +69,11 @@ const std::vector<Crafted>& crafted_files();
 /// Those of them that are ONNX models; of TensorFlow and Keras.
 void add_crafted_models(std::vector<Crafted>& all);
 void add_crafted_tensorflow(std::vector<Crafted>& all);
+void add_crafted_tflite(std::vector<Crafted>& all);
 
-/// Small valid ONNX models.
+/// Small valid ONNX models, and models of TFLite.
 std::vector<std::string> onnx_seeds();
+std::vector<std::string> tflite_seeds();
 
 /// What clients send to a server.
 std::vector<std::string> http_seeds();
@@ -112,6 +114,8 @@ void mutate_jpeg(std::string& s, Random& random);
 void mutate_jpeg2000(std::string& s, Random& random);
 /// Changes a chunk of a RIFF file: WAV and WebP.
 void mutate_riff(std::string& s, Random& random);
+/// Changes a word of a flatbuffer, which may be an offset, a size or an entry of a list of fields.
+void mutate_flatbuffer(std::string& s, Random& random);
 /// Any change to any bytes.
 void mutate_bytes(std::string& s, Random& random);
 

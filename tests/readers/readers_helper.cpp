@@ -518,6 +518,7 @@ constexpr Reader kReaders[] = {
     {"keras", seeds_keras, read_keras, repair_zip, mutate_text},
     {"keras_model", seeds_keras, run_keras, repair_zip, mutate_text, true},
     {"hdf5_model", seeds_hdf5_model, run_keras, nullptr, mutate_text, true},
+    {"tflite", tflite_seeds, run_keras, nullptr, mutate_flatbuffer, true},
     {"tf_graph", seeds_graph, read_graph, nullptr, mutate_protobuf, true},
     {"http_request", http_seeds, read_http, nullptr, mutate_text},
     {"http2_frames", http2_seeds, read_http2},

@@ -108,10 +108,18 @@ std::string TfliteCall::activated(std::string name, int64_t activation) const {
 }
 void TfliteCall::set(size_t i, std::string name) const {
   if (i >= op.out.size() || op.out[i] < 0) return;
-  if (row.activation >= 0 &&
-      (as_numbers || row.codes != TfliteCodes::exact || !result(i).is_quantised()))
-    name = activated(std::move(name), small(row.activation));
+  const int64_t activation = row.activation < 0 ? 0 : small(row.activation);
+  if (activation != 0 && !as_numbers && result(i).is_quantised()) {
+    const TfliteRange r = tflite_range(*this, result(i), activation);
+    const auto bound = [&](int64_t v) { return number(static_cast<double>(v), result(i).type); };
+    name = onnx("Clip", {name, bound(r.low), bound(r.high)});
+  } else {
+    name = activated(std::move(name), activation);
+  }
   b.set_value(scope, op.out[i], std::move(name), as_numbers);
+}
+void TfliteCall::set_codes(size_t i, std::string name) const {
+  if (i < op.out.size() && op.out[i] >= 0) b.set_value(scope, op.out[i], std::move(name), false);
 }
 void TfliteCall::lacks(const std::string& what) const {
   TD_FAIL(Unsupported, "'{}': {} (version {}) in subgraph '{}': {} is not supported", b.what(),
@@ -299,6 +307,7 @@ void TfliteBuilder::run_ops(TfliteScope& s) {
       });
     };
     if (codes(op.in) || codes(op.out)) {
+      if (row->exact && row->exact(c)) continue;
       c.as_numbers = row->codes == TfliteCodes::numbers;
       if (row->codes == TfliteCodes::moved) c.as_numbers = !same_scales(c);
     }

@@ -20,11 +20,11 @@ namespace tandem::onnx {
 class TfliteBuilder;
 struct TfliteCall;
 
-/// What an operator of codes does.
+/// What an operator does with codes.
 enum class TfliteCodes : uint8_t {
   numbers,  ///< computes with the numbers that codes stand for, and rounds the result
   moved,    ///< moves codes, or compares them, where all have the same scales
-  exact,    ///< its handler works on codes
+  any,      ///< does not look at them
 };
 
 /// How one of the schema's operators becomes nodes.
@@ -35,6 +35,8 @@ struct TfliteRow {
   const char* node = nullptr;  ///< of a row that is TensorFlow's op of this name
   int activation = -1;         ///< the options' field with a fused activation
   TfliteCodes codes = TfliteCodes::numbers;
+  /// Computes codes from codes, as TFLite's reference kernels do; false: not those of this call.
+  bool (*exact)(TfliteCall&) = nullptr;
 };
 
 /// One run of a subgraph: where its tensors' values are.
@@ -86,6 +88,8 @@ struct TfliteCall {
   std::string list(const std::vector<int64_t>& v) const;
   /// The result i, after the fused activation.
   void set(size_t i, std::string name) const;
+  /// The result i of a row that has clamped it.
+  void set_codes(size_t i, std::string name) const;
   std::string activated(std::string name, int64_t activation) const;
   [[noreturn]] void lacks(const std::string& what) const;
 };
@@ -97,6 +101,26 @@ std::span<const TfliteRow> tflite_layer_rows();
 std::span<const TfliteRow> tflite_shape_rows();
 std::span<const TfliteRow> tflite_control_rows();
 const TfliteRow* find_tflite_row(int64_t code);
+
+/// Attributes by which an ONNX convolution reads its window; `stride`, `dilation`: the options'
+/// fields of the width, those of the height follow.
+OnnxAttributes tflite_window(const TfliteCall& c, int stride, int dilation, int64_t group);
+/// Of a convolution, its groups and the order of dimensions that turns its filter into ONNX's.
+int64_t tflite_groups(const TfliteCall& c);
+
+// ---- rows that compute codes (ops_codes.cpp)
+bool tflite_conv_codes(TfliteCall& c);
+bool tflite_matrix_codes(TfliteCall& c);
+bool tflite_sum_codes(TfliteCall& c);
+bool tflite_product_codes(TfliteCall& c);
+bool tflite_average_codes(TfliteCall& c);
+bool tflite_rescaled_codes(TfliteCall& c);
+bool tflite_leaky_codes(TfliteCall& c);
+bool tflite_absolute_codes(TfliteCall& c);
+bool tflite_transposed_codes(TfliteCall& c);
+bool tflite_batch_codes(TfliteCall& c);
+bool tflite_resized_codes(TfliteCall& c);
+bool tflite_hard_swish_codes(TfliteCall& c);
 /// The schema's name of an operator.
 std::string tflite_name(const TfliteOp& op);
 

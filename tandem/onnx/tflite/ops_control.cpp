@@ -107,13 +107,13 @@ void tflite_assign_variable(TfliteCall& c) { c.b.write(variable_of(c, 0), c.x(1)
 
 std::span<const TfliteRow> tflite_control_rows() {
   static constexpr TfliteRow kRows[] = {
-      {31, "CALL", tflite_call, nullptr, -1, Codes::exact},
-      {129, "CALL_ONCE", tflite_call_once, nullptr, -1, Codes::exact},
-      {118, "IF", tflite_if, nullptr, -1, Codes::exact},
-      {119, "WHILE", tflite_while, nullptr, -1, Codes::exact},
-      {142, "VAR_HANDLE", tflite_var_handle, nullptr, -1, Codes::exact},
-      {143, "READ_VARIABLE", tflite_read_variable, nullptr, -1, Codes::exact},
-      {144, "ASSIGN_VARIABLE", tflite_assign_variable, nullptr, -1, Codes::exact},
+      {31, "CALL", tflite_call, nullptr, -1, Codes::any},
+      {129, "CALL_ONCE", tflite_call_once, nullptr, -1, Codes::any},
+      {118, "IF", tflite_if, nullptr, -1, Codes::any},
+      {119, "WHILE", tflite_while, nullptr, -1, Codes::any},
+      {142, "VAR_HANDLE", tflite_var_handle, nullptr, -1, Codes::any},
+      {143, "READ_VARIABLE", tflite_read_variable, nullptr, -1, Codes::any},
+      {144, "ASSIGN_VARIABLE", tflite_assign_variable, nullptr, -1, Codes::any},
   };
   return kRows;
 }

@@ -3,13 +3,17 @@
 // [o, h, w, i]; depthwise ones are [1, h, w, o].
 #include <algorithm>
 
-#include "tandem/onnx/tflite/builder_internal.h"
+#include "tandem/onnx/tflite/codes_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
 
 /// Input i, which holds real numbers, as f32.
 std::string TfliteCall::wide(size_t i) const {
+  // The bias of a layer that computes with codes is a sum of products of codes.
+  if (as_numbers && !tensor(i).is_quantised() && !tensor(i).scales.scale.empty() && is_constant(i))
+    return b.constant(tensor(i).name,
+                      OnnxValue(tflite_numbers(constant(i).tensor(), tensor(i).scales)));
   if (tensor(i).type == OnnxType::f32 || as_numbers) return x(i);
   if (!is_constant(i))
     return tf("Cast", {x(i)}, {onnx_int("DstT", static_cast<int64_t>(OnnxType::f32))});
@@ -38,6 +42,13 @@ const char* TfliteCall::padding(int field) const {
   }
 }
 
+OnnxAttributes tflite_window(const TfliteCall& c, int stride, int dilation, int64_t group) {
+  const bool same = std::string_view(c.padding(0)) == "SAME";
+  return {onnx_ints("strides", {c.option(stride + 1), c.option(stride)}),
+          onnx_ints("dilations", {c.option(dilation + 1, 1), c.option(dilation, 1)}),
+          onnx_int("group", group), onnx_text("auto_pad", same ? "SAME_UPPER" : "VALID")};
+}
+
 namespace {
 
 using Codes = TfliteCodes;
@@ -50,26 +61,29 @@ int64_t size_at(const TfliteCall& c, const TfliteTensor& t, size_t rank, size_t 
   return t.shape[d];
 }
 
+}  // namespace
+
+int64_t tflite_groups(const TfliteCall& c) {
+  constexpr int kDepthwise = 4;
+  const int64_t channels = size_at(c, c.tensor(0), 4, 3), last = size_at(c, c.tensor(1), 4, 3);
+  return c.row.code == kDepthwise ? channels : std::max<int64_t>(1, channels / last);
+}
+
+namespace {
+
 /// An ONNX convolution of images: channels first on the way.
-void conv_node(TfliteCall& c, const std::string& filter, int64_t group, int stride_w,
-               int dilation) {
+void conv_node(TfliteCall& c, const std::string& filter, OnnxAttributes window) {
   Names in{c.onnx("Transpose", {c.x(0)}, {onnx_ints("perm", {0, 3, 1, 2})}), filter};
   if (c.has(2)) in.push_back(c.wide(2));
-  const int64_t dw = c.option(dilation, 1), dh = c.option(dilation + 1, 1);
-  const std::string pad = c.padding(0);
-  const std::string y = c.onnx("Conv", std::move(in),
-                               {onnx_ints("strides", {c.option(stride_w + 1), c.option(stride_w)}),
-                                onnx_ints("dilations", {dh, dw}), onnx_int("group", group),
-                                onnx_text("auto_pad", pad == "SAME" ? "SAME_UPPER" : "VALID")});
+  const std::string y = c.onnx("Conv", std::move(in), std::move(window));
   c.set(0, c.onnx("Transpose", {y}, {onnx_ints("perm", {0, 2, 3, 1})}));
 }
 
 void tflite_conv(TfliteCall& c) {
-  const int64_t channels = size_at(c, c.tensor(0), 4, 3), each = size_at(c, c.tensor(1), 4, 3);
-  conv_node(c, c.turned(1, {0, 3, 1, 2}), std::max<int64_t>(1, channels / each), 1, 4);
+  conv_node(c, c.turned(1, {0, 3, 1, 2}), tflite_window(c, 1, 4, tflite_groups(c)));
 }
 void tflite_depthwise_conv(TfliteCall& c) {
-  conv_node(c, c.turned(1, {3, 0, 1, 2}), size_at(c, c.tensor(0), 4, 3), 1, 5);
+  conv_node(c, c.turned(1, {3, 0, 1, 2}), tflite_window(c, 1, 5, tflite_groups(c)));
 }
 
 // Its first input is the size of the result.
@@ -162,12 +176,15 @@ void tflite_sequence_lstm(TfliteCall& c) {
 
 std::span<const TfliteRow> tflite_layer_rows() {
   static constexpr TfliteRow kRows[] = {
-      {3, "CONV_2D", tflite_conv, nullptr, 3},
-      {4, "DEPTHWISE_CONV_2D", tflite_depthwise_conv, nullptr, 4},
-      {67, "TRANSPOSE_CONV", tflite_conv_transpose, nullptr, 3},
+      {3, "CONV_2D", tflite_conv, nullptr, 3, Codes::numbers, tflite_conv_codes},
+      {4, "DEPTHWISE_CONV_2D", tflite_depthwise_conv, nullptr, 4, Codes::numbers,
+       tflite_conv_codes},
+      {67, "TRANSPOSE_CONV", tflite_conv_transpose, nullptr, 3, Codes::numbers,
+       tflite_transposed_codes},
       {132, "CONV_3D", tflite_conv3d, nullptr, 4},
-      {9, "FULLY_CONNECTED", tflite_fully_connected, nullptr, 0},
-      {1, "AVERAGE_POOL_2D", tflite_pool, "AvgPool", 5},
+      {9, "FULLY_CONNECTED", tflite_fully_connected, nullptr, 0, Codes::numbers,
+       tflite_matrix_codes},
+      {1, "AVERAGE_POOL_2D", tflite_pool, "AvgPool", 5, Codes::numbers, tflite_average_codes},
       {17, "MAX_POOL_2D", tflite_pool, "MaxPool", 5, Codes::moved},
       {12, "L2_POOL_2D", tflite_l2_pool, nullptr, 5},
       {44, "UNIDIRECTIONAL_SEQUENCE_LSTM", tflite_sequence_lstm},

@@ -84,6 +84,9 @@ void tflite_resize_bilinear(TfliteCall& c) {
   c.set(0, c.tf("ResizeBilinear", {c.x(0), c.x(1)},
                 {onnx_int("align_corners", c.flag(2)), onnx_int("half_pixel_centers", c.flag(3))}));
 }
+void tflite_update_slice(TfliteCall& c) {
+  c.set(0, c.own("DynamicUpdateSlice", {c.x(0), c.x(1), c.x(2)}));
+}
 void tflite_reverse_sequence(TfliteCall& c) {
   c.set(0, c.tf("ReverseSequence", c.all(),
                 {onnx_int("seq_dim", c.option(0)), onnx_int("batch_dim", c.option(1))}));
@@ -123,6 +126,7 @@ std::span<const TfliteRow> tflite_shape_rows() {
       {100, "MIRROR_PAD", tflite_mirror_pad, nullptr, -1, Codes::moved},
       {105, "REVERSE_V2", tflite_moved, "ReverseV2", -1, Codes::moved},
       {112, "REVERSE_SEQUENCE", tflite_reverse_sequence, nullptr, -1, Codes::moved},
+      {151, "DYNAMIC_UPDATE_SLICE", tflite_update_slice, nullptr, -1, Codes::moved},
       {69, "TILE", tflite_moved, "Tile", -1, Codes::moved},
       {130, "BROADCAST_TO", tflite_moved, "BroadcastTo", -1, Codes::moved},
       {145, "BROADCAST_ARGS", tflite_moved, "BroadcastArgs"},
@@ -131,9 +135,10 @@ std::span<const TfliteRow> tflite_shape_rows() {
       {38, "SPACE_TO_BATCH_ND", tflite_moved, "SpaceToBatchND"},
       {37, "BATCH_TO_SPACE_ND", tflite_moved, "BatchToSpaceND", -1, Codes::moved},
       {97, "RESIZE_NEAREST_NEIGHBOR", tflite_resize_nearest, nullptr, -1, Codes::moved},
-      {23, "RESIZE_BILINEAR", tflite_resize_bilinear},
-      {77, "SHAPE", tflite_shape, nullptr, -1, Codes::exact},
-      {110, "RANK", tflite_moved, "Rank", -1, Codes::exact},
+      {23, "RESIZE_BILINEAR", tflite_resize_bilinear, nullptr, -1, Codes::numbers,
+       tflite_resized_codes},
+      {77, "SHAPE", tflite_shape, nullptr, -1, Codes::any},
+      {110, "RANK", tflite_moved, "Rank", -1, Codes::any},
       {94, "FILL", tflite_moved, "Fill", -1, Codes::moved},
       {96, "RANGE", tflite_moved, "Range"},
       {93, "ZEROS_LIKE", tflite_moved, "ZerosLike"},
