@@ -126,7 +126,14 @@ TEST(FromTriton, RefusesByName) {
   const std::pair<std::string, const char*> cases[] = {
       {"backend: 'python'", "line 1: the backend 'python' runs the model's code"},
       {"\nplatform: 'tensorrt_plan'", "line 2: models of 'tensorrt_plan' cannot be read"},
-      {"sequence_batching { }", "keep a state between requests"},
+      {"sequence_batching { }", "names no state"},
+      {"sequence_batching { state { input_name: 'a' output_name: 'b' initial_state { data_file: "
+       "'f' } } }",
+       "not read from a file"},
+      {"sequence_batching { state { input_name: 'a' } }", "needs input_name and output_name"},
+      {"sequence_batching { control_input { name: 'a' control { kind: CONTROL_SEQUENCE_START "
+       "fp32_false_true: [0, 2] } } }",
+       "controls are 0 and 1"},
       {"model_transaction_policy { decoupled: true }", "several answers"},
       {"name: 'other'", "the name 'other' is not the folder's"},
       {"max_batch_size: -1", "'max_batch_size' expects a whole number from 0"},

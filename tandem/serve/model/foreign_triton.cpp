@@ -146,11 +146,86 @@ class TritonModel {
     }
   }
 
+  void sequence_batching(const io::TextField& whole) {
+    ModelSettings& s = out_.settings;
+    s.sequence_idle_seconds = 1;  // Triton's
+    for (const io::TextField& f : notes_.message(whole).fields) {
+      if (f.name == "max_sequence_idle_microseconds") {
+        if (const int64_t n = notes_.whole(f, 0, int64_t{1} << 53); n > 0)
+          s.sequence_idle_seconds = static_cast<double>(n) * 1e-6;
+      } else if (f.name == "state") {
+        state(f);
+      } else if (f.name == "control_input") {
+        controls(f);
+      } else if (f.name == "direct" || f.name == "oldest") {
+        strategy(notes_.message(f));
+      } else {
+        notes_.unused(f);
+      }
+    }
+    if (s.state.empty() && s.controls.empty())
+      refuse_field(whole, "it names no state, and a model keeps none of its own");
+  }
+
+  void strategy(const io::TextMessage& m) {
+    for (const io::TextField& f : m.fields)
+      if (f.name == "max_candidate_sequences") {
+        if (const int64_t n = notes_.whole(f, 0, 1 << 30); n > 0) out_.settings.sequences = n;
+      } else if (f.name == "max_queue_delay_microseconds") {
+        out_.settings.delay_us = static_cast<double>(notes_.whole(f, 0, 1000000));
+      } else {
+        notes_.unused(f, "steps run when they come");
+      }
+  }
+
+  void state(const io::TextField& whole) {
+    std::string in, out;
+    for (const io::TextField& f : notes_.message(whole).fields) {
+      if (f.name == "input_name") {
+        in = f.text;
+      } else if (f.name == "output_name") {
+        out = f.text;
+      } else if (f.name == "initial_state") {
+        for (const io::TextField& first : notes_.message(f).fields)
+          if (first.name == "data_file")
+            refuse_field(first, "the first state is zeros; it is not read from a file");
+      } else if (f.name != "data_type" && f.name != "dims") {
+        notes_.unused(f);
+      }
+    }
+    if (in.empty() || out.empty()) refuse_field(whole, "a state needs input_name and output_name");
+    out_.settings.state.push_back(in + "=" + out);
+  }
+
+  void controls(const io::TextField& whole) {
+    std::string name;
+    std::vector<std::string> kinds;
+    for (const io::TextField& f : notes_.message(whole).fields) {
+      if (f.name == "name") name = f.text;
+      if (f.name != "control") continue;
+      for (const io::TextField& c : notes_.message(f).fields) {
+        if (c.name == "kind") {
+          const auto at = std::find_if(kControls.begin(), kControls.end(),
+                                       [&](const auto& known) { return known.first == c.text; });
+          if (at == kControls.end()) refuse_field(c, "an unknown kind of control");
+          kinds.emplace_back(at->second);
+        } else if (c.name.ends_with("_false_true")) {
+          // Two values: false, then true.
+          const char* const wanted = count_++ % 2 == 0 ? "0" : "1";
+          const std::string said = c.text.substr(0, c.text.find('.'));
+          const auto flag = c.as_bool();
+          if (said != wanted && !(flag && *flag == (wanted[0] == '1')))
+            refuse_field(c, "controls are 0 and 1");
+        }
+      }
+    }
+    for (const std::string& kind : kinds) out_.settings.controls.push_back(kind + "=" + name);
+  }
+
   void other(const io::TextField& f) {
     if (f.name == "ensemble_scheduling")
       refuse_field(f, "ensembles are not served: call their models in turn");
-    if (f.name == "sequence_batching")
-      refuse_field(f, "models that keep a state between requests are not served");
+    if (f.name == "sequence_batching") return sequence_batching(f);
     if (f.name == "model_transaction_policy")
       for (const io::TextField& d : notes_.message(f).fields)
         if (d.name == "decoupled" && d.as_bool() == true)
@@ -179,6 +254,12 @@ class TritonModel {
   FieldNotes notes_;
   bool batched_ = false;
   std::vector<std::pair<std::string, std::string>> shapes_;
+  size_t count_ = 0;  ///< values of controls: false and true in turn
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kControls = {
+      {{"CONTROL_SEQUENCE_START", "start"},
+       {"CONTROL_SEQUENCE_END", "end"},
+       {"CONTROL_SEQUENCE_READY", "ready"},
+       {"CONTROL_SEQUENCE_CORRID", "id"}}};
 };
 
 class TritonLayout : public ForeignLayout {

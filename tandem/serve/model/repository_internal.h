@@ -70,7 +70,9 @@ struct Repository::State {
 
   RepositoryOptions options;
   ModelFolder folder;
-  Reaper reaper;            ///< before the versions: they end before it does
+  Reaper reaper;  ///< before the versions: they end before it does
+  /// Of models with state, by name. They hold versions, too.
+  std::map<std::string, std::unique_ptr<Sequences>> sequences;
   std::mutex loading;       ///< one load or unload at a time; of `seen` and `held`, too
   mutable std::mutex lock;  ///< of what follows
   std::map<std::string, Versions, std::less<>> models;

@@ -58,7 +58,9 @@ ServableOptions servable_options(const ModelSettings& s) {
           .shapes = s.shapes,
           .weights = s.weights,
           .dtype = s.dtype == "bf16" ? DType::bf16 : DType::f32,
-          .warm_seconds = s.warm_seconds};
+          .warm_seconds = s.warm_seconds,
+          .state = s.state,
+          .controls = s.controls};
 }
 
 constexpr std::string_view kDraftFromText = "prompt";
@@ -102,6 +104,10 @@ void direct_traffic(const ModelSettings& s, const Versions& all) {
 std::unique_ptr<ResponseCache> cache_of(const ModelVersion& v) {
   const double bytes = v.settings.response_cache_mb * 1048576;
   if (bytes <= 0) return nullptr;
+  if (v.model->stateful()) {
+    log_warning("'{}' version {} has a state: its answers are not kept", v.name, v.version);
+    return nullptr;
+  }
   if (v.model->repeats()) return std::make_unique<ResponseCache>(static_cast<size_t>(bytes));
   log_warning("'{}' version {} gives other outputs each time: its answers are not kept", v.name,
               v.version);
@@ -143,6 +149,16 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
            "'{}' has adapters or a draft model, and is not a language model that continues texts",
            name);
   v->cache = cache_of(*v);
+  if (v->model->stateful()) {
+    TD_CHECK(settings.shadow == 0, Unsupported, "'{}' has a state, and cannot have a shadow", name);
+    std::unique_ptr<Sequences>& of = sequences[name];
+    const auto most = static_cast<size_t>(settings.sequences);
+    if (of)
+      of->set_limits(settings.sequence_idle_seconds, most);
+    else
+      of = std::make_unique<Sequences>(name, settings.sequence_idle_seconds, most);
+    v->sequences = of.get();
+  }
   v->loaded = unix_time();
   return v;
 }

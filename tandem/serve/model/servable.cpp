@@ -121,6 +121,7 @@ void Servable::first_run() {
     std::vector<Tensor> y = call(i, samples_[0]);
     if (i == 0) learn_outputs(first = std::move(y));
   }
+  find_states(first);
   double best = std::numeric_limits<double>::infinity();
   for (int k = 0; k < 3 && best > 1e-3; ++k) {
     const auto begin = Clock::now();

@@ -28,7 +28,11 @@ struct ServableOptions {
   /// Of the weights of a Hugging Face folder's decoder; outputs are f32 all the same.
   DType dtype = DType::f32;
   double warm_seconds = 5;  ///< after which the warm-up tries no larger batches
+  /// Inputs that get what an output of the step before gave, as "h_in=h_out", and inputs that say
+  /// where in its sequence a step is, as "start=START": start, end, ready or id.
+  std::vector<std::string> state = {}, controls = {};
 };
+struct SequenceAsk;
 
 class TD_API Servable {
  public:
@@ -37,9 +41,9 @@ class TD_API Servable {
   static std::shared_ptr<Servable> load(const std::string& path, const ServableOptions& options);
   explicit Servable(recipe::LoadedModel model, const ServableOptions& options = {});
 
-  /// Inputs with their names, dtypes and shapes; -1: open.
-  const std::vector<ModelPort>& inputs() const { return inputs_; }
-  const std::vector<ModelPort>& outputs() const { return outputs_; }
+  /// Inputs with their names, dtypes and shapes; -1: open. Those of a state are not among them.
+  const std::vector<ModelPort>& inputs() const { return shown_inputs_; }
+  const std::vector<ModelPort>& outputs() const { return shown_outputs_; }
   /// "onnx", "run", "huggingface": where it came from.
   const std::string& platform() const { return platform_; }
   int instances() const { return static_cast<int>(instances_.size()); }
@@ -69,6 +73,13 @@ class TD_API Servable {
   /// Run on `rows` rows: of a batched model in prepared sizes, else as they are.
   std::vector<Tensor> run(int instance, const std::vector<Tensor>& inputs, int64_t rows);
 
+  /// Does it keep a state between requests?
+  bool stateful() const { return !states_.empty() || !controls_.empty(); }
+  /// What run() takes: inputs, states (none: the first ones, zeros) and what controls say.
+  std::vector<Tensor> with_states(const std::vector<Tensor>& inputs,
+                                  const std::vector<Tensor>& states, const SequenceAsk& ask) const;
+  /// Takes the states out of what run() gave.
+  std::vector<Tensor> take_states(std::vector<Tensor>& outputs) const;
   /// Did the same inputs give the same outputs, to the bit?
   bool repeats() const { return repeats_; }
   /// Does it know how to prepare images, texts or other files?
@@ -91,10 +102,22 @@ class TD_API Servable {
   bool try_size(int64_t rows);
   std::string compare(const std::vector<Tensor>& outputs, int64_t rows) const;
   void learn_outputs(const std::vector<Tensor>& outputs);
+  void find_states(const std::vector<Tensor>& outputs);
 
   ServableOptions options_;
   std::string platform_;
-  std::vector<ModelPort> inputs_, outputs_;
+  std::vector<ModelPort> inputs_, outputs_;              ///< all that the model has
+  std::vector<ModelPort> shown_inputs_, shown_outputs_;  ///< without those of sequences
+  struct StatePort {
+    size_t in = 0, out = 0;
+    Tensor first;
+  };
+  struct ControlPort {
+    std::string kind;
+    size_t in = 0;
+  };
+  std::vector<StatePort> states_;
+  std::vector<ControlPort> controls_;
   std::string_view file_kind_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::vector<std::vector<Tensor>> samples_, answers_;  ///< rows of the warm-up, alone

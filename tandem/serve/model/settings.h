@@ -56,6 +56,9 @@ struct ModelSettings {
   std::string weights = "last";
   double warm_seconds = 5;
   double response_cache_mb = 0;
+  std::vector<std::string> state = {}, controls = {};
+  int64_t sequences = 1024;
+  double sequence_idle_seconds = 60;
   bool copy = true;
   bool text = true;
   std::string dtype = "f32";
@@ -105,6 +108,16 @@ struct ModelSettings {
        .unit = "MiB",
        .at_least = 0,
        .at_most = 1048576});
+    v("state", state,
+      {.doc = "inputs that get what an output of the step before in their sequence gave, as "
+              "[h_in=h_out]"});
+    v("controls", controls,
+      {.doc = "inputs that say where in its sequence a step is, as [start=START]: start, end, "
+              "ready, id"});
+    v("sequences", sequences,
+      {.doc = "sequences whose state is kept at the same time", .at_least = 1});
+    v("sequence_idle_seconds", sequence_idle_seconds,
+      {.doc = "after which a sequence without a step is given up", .unit = "seconds", .above = 0});
     v("text", text, {.doc = "a language model with its tokenizer continues texts, too"});
     v("dtype", dtype,
       {.doc = "of a language model's weights and of its keys and values", .one_of = "f32 bf16"});

@@ -55,7 +55,11 @@ void config(Call& call, const ModelVersion& v) {
     }
     return out;
   };
-  const std::string batching = batched
+  const std::string batching = v.sequences ? fmt::format(
+                                                 ",\"sequence_batching\":{{\"max_sequence_idle_"
+                                                 "microseconds\":{:.0f},\"direct\":{{}}}}",
+                                                 v.settings.sequence_idle_seconds * 1e6)
+                               : batched
                                    ? ",\"dynamic_batching\":{\"max_queue_delay_microseconds\":" +
                                          fmt::format("{:.0f}}}", v.settings.delay_us)
                                    : "";
