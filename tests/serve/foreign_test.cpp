@@ -111,7 +111,7 @@ TEST(FromTriton, ItsRepositoryIsServed) {
   EXPECT_EQ(server.post("/predictions/plain", "[[1,1,1,1]]").body,
             "{\"y\":[[10.0,10.0,10.0,10.0]]}");
   EXPECT_EQ(server.get("/v2/models/both").status, 404);
-  EXPECT_TRUE(has(server.post("/v2/repository/index", "").body, "ensembles are not served"));
+  EXPECT_TRUE(has(server.post("/v2/repository/index", "").body, "needs ensemble_scheduling"));
   // A change of the configuration holds after a reload.
   write_file(t / "repo/scale/config.pbtxt", "version_policy { latest { num_versions: 1 } }");
   put_model(t / "repo/scale/7/model.onnx", scale_model(7));

@@ -35,6 +35,9 @@ class TritonModel {
       if (!found.empty()) out_.versions[version] = found;
     }
     out_.notes = std::move(notes_.notes);
+    if (!out_.settings.ensemble.empty()) out_.settings.ensemble_outputs = answered_;
+    TD_CHECK(!ensemble_ || !out_.settings.ensemble.empty(), Format,
+             "'{}': an ensemble needs ensemble_scheduling with its steps", notes_.what);
   }
 
  private:
@@ -55,7 +58,9 @@ class TritonModel {
     } else if (f.name == "input") {
       input(notes_.message(f));
     } else if (f.name == "output") {
-      notes_.message(f);  // the model's own
+      // The model's own; an ensemble's are those that it names.
+      if (const io::TextField* name = notes_.message(f).find("name"))
+        answered_.push_back(name->text);
     } else if (f.name == "version_policy") {
       notes_.version_policy(f, s);
     } else if (f.name == "instance_group") {
@@ -72,13 +77,12 @@ class TritonModel {
     }
   }
 
-  void backend(const io::TextField& f) const {
-    constexpr std::array<std::string_view, 5> kKnown = {"onnxruntime", "onnxruntime_onnx",
-                                                        "tensorflow", "tensorflow_savedmodel", ""};
+  void backend(const io::TextField& f) {
+    constexpr std::array<std::string_view, 6> kKnown = {
+        "onnxruntime", "onnxruntime_onnx", "tensorflow", "tensorflow_savedmodel", "ensemble", ""};
+    ensemble_ = ensemble_ || f.text == "ensemble";
     if (std::find(kKnown.begin(), kKnown.end(), f.text) != kKnown.end()) return;
     const std::string name = one_line(f.text, 64);
-    if (f.text == "ensemble")
-      refuse_field(f, "ensembles are not served: call their models in turn");
     if (f.text == "python")
       refuse_field(f,
                    "the backend 'python' runs the model's code, and code of models is never run");
@@ -143,6 +147,32 @@ class TritonModel {
       } else if (f.name != "preserve_ordering" || f.as_bool() != false) {
         notes_.unused(f);
       }
+    }
+  }
+
+  void ensemble(const io::TextMessage& m) {
+    for (const io::TextField& f : m.fields) {
+      if (f.name != "step") {
+        notes_.unused(f);
+        continue;
+      }
+      EnsembleStep& step = out_.settings.ensemble.emplace_back();
+      for (const io::TextField& s : notes_.message(f).fields) {
+        if (s.name == "model_name") {
+          step.model = s.text;
+        } else if (s.name == "model_version") {
+          step.version = std::max<int64_t>(notes_.whole(s, -1, int64_t{1} << 53), 0);
+        } else if (s.name == "input_map" || s.name == "output_map") {
+          const io::TextField *key = notes_.message(s).find("key"),
+                              *value = notes_.message(s).find("value");
+          if (!key || !value) refuse_field(s, "an entry has a key and a value");
+          (s.name == "input_map" ? step.input_map : step.output_map)
+              .push_back(key->text + "=" + value->text);
+        } else {
+          notes_.unused(s);
+        }
+      }
+      if (step.model.empty()) refuse_field(f, "a step has a model_name");
     }
   }
 
@@ -223,8 +253,7 @@ class TritonModel {
   }
 
   void other(const io::TextField& f) {
-    if (f.name == "ensemble_scheduling")
-      refuse_field(f, "ensembles are not served: call their models in turn");
+    if (f.name == "ensemble_scheduling") return ensemble(notes_.message(f));
     if (f.name == "sequence_batching") return sequence_batching(f);
     if (f.name == "model_transaction_policy")
       for (const io::TextField& d : notes_.message(f).fields)
@@ -252,7 +281,8 @@ class TritonModel {
   std::string folder_, file_;
   ForeignModel& out_;
   FieldNotes notes_;
-  bool batched_ = false;
+  bool batched_ = false, ensemble_ = false;
+  std::vector<std::string> answered_;  ///< names of outputs
   std::vector<std::pair<std::string, std::string>> shapes_;
   size_t count_ = 0;  ///< values of controls: false and true in turn
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kControls = {

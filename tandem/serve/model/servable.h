@@ -33,6 +33,7 @@ struct ServableOptions {
   std::vector<std::string> state = {}, controls = {};
 };
 struct SequenceAsk;
+class Ensemble;
 
 class TD_API Servable {
  public:
@@ -40,11 +41,12 @@ class TD_API Servable {
   /// known to work. Throws what loading throws.
   static std::shared_ptr<Servable> load(const std::string& path, const ServableOptions& options);
   explicit Servable(recipe::LoadedModel model, const ServableOptions& options = {});
+  explicit Servable(std::shared_ptr<Ensemble> ensemble, const ServableOptions& options = {});
 
   /// Inputs with their names, dtypes and shapes; -1: open. Those of a state are not among them.
   const std::vector<ModelPort>& inputs() const { return shown_inputs_; }
   const std::vector<ModelPort>& outputs() const { return shown_outputs_; }
-  /// "onnx", "run", "huggingface": where it came from.
+  /// "onnx", "run", "huggingface", "ensemble": where it came from.
   const std::string& platform() const { return platform_; }
   int instances() const { return static_cast<int>(instances_.size()); }
   int threads() const { return options_.threads; }
@@ -87,6 +89,8 @@ class TD_API Servable {
   /// Which: "image", "sound", "table", "text"; "" for arrays alone.
   std::string_view file_kind() const { return file_kind_; }
   recipe::Predictor& predictor() { return *instances_[0]->predictor; }
+  /// The models that it runs; none of a model itself.
+  Ensemble* ensemble() const { return ensemble_.get(); }
   /// The model of a Hugging Face folder; none of anything else.
   const std::shared_ptr<models::PretrainedModel>& pretrained() const { return pretrained_; }
 
@@ -95,7 +99,9 @@ class TD_API Servable {
     std::mutex lock;
     std::unique_ptr<recipe::Predictor> predictor;
   };
-  std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs);
+  /// `counted`: for somebody who asked.
+  std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs, bool counted = false);
+  void prepare(recipe::LoadedModel model);
   std::shared_ptr<models::PretrainedModel> pretrained_;
   void make_instances(recipe::LoadedModel model);
   void first_run();
@@ -105,6 +111,7 @@ class TD_API Servable {
   void find_states(const std::vector<Tensor>& outputs);
 
   ServableOptions options_;
+  std::shared_ptr<Ensemble> ensemble_;
   std::string platform_;
   std::vector<ModelPort> inputs_, outputs_;              ///< all that the model has
   std::vector<ModelPort> shown_inputs_, shown_outputs_;  ///< without those of sequences

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "tandem/serve/model/ensemble.h"
 #include "tandem/serve/server_internal.h"
 
 #include <unistd.h>
@@ -188,6 +189,26 @@ void sequences(std::string& out, const std::vector<ModelVersionPtr>& all) {
   }
 }
 
+void ensembles(std::string& out, const std::vector<ModelVersionPtr>& all) {
+  std::string seconds, failed;
+  for (const ModelVersionPtr& v : all) {
+    if (!v->model->ensemble()) continue;
+    size_t number = 0;
+    for (const auto& step : v->model->ensemble()->steps()) {
+      const std::string labels = fmt::format("ensemble=\"{}\",step=\"{}\",{}", v->name, ++number,
+                                             labels_of(*step->version));
+      histogram(seconds, "tandem_ensemble_step_seconds", labels, step->seconds);
+      failed += fmt::format("tandem_ensemble_step_failures_total{{{}}} {}\n", labels, step->failed);
+    }
+  }
+  if (seconds.empty()) return;
+  family(out, "tandem_ensemble_step_seconds", "histogram",
+         "Time of a step of an ensemble, with the wait for its model.");
+  out += seconds;
+  family(out, "tandem_ensemble_step_failures_total", "counter", "Steps that failed.");
+  out += failed;
+}
+
 }  // namespace
 
 double resident_bytes() {
@@ -217,6 +238,7 @@ std::string metrics_text(ServerContext& server) {
   tried(out, all);
   caches(out, all);
   sequences(out, all);
+  ensembles(out, all);
   family(out, "tandem_rows_total", "counter", "Rows that models ran on.");
   for (const ModelVersionPtr& v : all)
     out += fmt::format("tandem_rows_total{{{}}} {}\n", labels_of(*v), v->scheduler->counts().rows);
