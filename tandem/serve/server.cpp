@@ -211,11 +211,32 @@ bool answer_from_cache(const ModelVersionPtr& v, Job& job) {
   return false;
 }
 
+void run_step(const HttpExchangePtr& exchange, const ModelVersionPtr& v, Job job,
+              const SequenceAsk& sequence) {
+  if (sequence.id.empty())
+    refuse(400,
+           "inference request to model '{}' must specify a non-zero or non-empty correlation ID",
+           v->name);
+  if (job.rows != 1)
+    refuse(400,
+           "inference request to model '{}' must specify batch-size 1 due to requirements of "
+           "sequence batcher",
+           v->name);
+  v->sequences->submit(v, sequence, std::move(job), exchange->on_loop());
+}
+
 }  // namespace
+
+ModelVersionPtr version_of_step(const ModelVersionPtr& v, const SequenceAsk& sequence) {
+  ModelVersionPtr began = v->sequences ? v->sequences->version_of(sequence) : nullptr;
+  return began ? began : v;
+}
 
 void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
                 std::vector<Tensor> inputs, double timeout,
-                std::function<void(const JobResult&)> done) {
+                std::function<void(const JobResult&)> done, const SequenceAsk& sequence) {
+  if (!v->sequences && !sequence.id.empty())
+    refuse(400, "'sequence_id': model '{}' keeps no state between requests", v->name);
   Job job;
   job.rows = check_inputs(*v, inputs);
   job.inputs = std::move(inputs);
@@ -229,6 +250,7 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
     };
   else
     job.done = [v, done = std::move(done)](const JobResult& r) { done(r); };
+  if (v->sequences) return run_step(exchange, v, std::move(job), sequence);
   if (answer_from_cache(v, job)) return;
   v->scheduler->submit(std::move(job), exchange->on_loop());
 }
@@ -239,7 +261,7 @@ std::string timing_text(const JobResult& r) {
 }
 
 void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
-           std::function<HttpResponse(const JobResult&)> respond) {
+           std::function<HttpResponse(const JobResult&)> respond, const SequenceAsk& sequence) {
   const auto done = [call, respond = std::move(respond)](const JobResult& r) {
     if (r.status != 200) return call.error(r.status, r.error);
     try {
@@ -251,7 +273,7 @@ void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> input
       call.error(refusal.status, refusal.text);
     }
   };
-  run_inputs(call.exchange, v, std::move(inputs), timeout, done);
+  run_inputs(call.exchange, v, std::move(inputs), timeout, done, sequence);
 }
 
 struct Server::State {

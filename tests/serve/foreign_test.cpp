@@ -116,7 +116,7 @@ TEST(FromTriton, ItsRepositoryIsServed) {
   EXPECT_EQ(server.post("/predictions/plain", "[[1,1,1,1]]").body,
             "{\"y\":[[10.0,10.0,10.0,10.0]]}");
   EXPECT_EQ(server.get("/v2/models/both").status, 404);
-  EXPECT_TRUE(has(server.post("/v2/repository/index", "").body, "ensembles are not served"));
+  EXPECT_TRUE(has(server.post("/v2/repository/index", "").body, "needs ensemble_scheduling"));
   // A change of the configuration holds after a reload.
   write_file(t / "repo/scale/config.pbtxt", "version_policy { latest { num_versions: 1 } }");
   put_model(t / "repo/scale/7/model.onnx", scale_model(7));
@@ -131,7 +131,14 @@ TEST(FromTriton, RefusesByName) {
   const std::pair<std::string, const char*> cases[] = {
       {"backend: 'python'", "line 1: the backend 'python' runs the model's code"},
       {"\nplatform: 'tensorrt_plan'", "line 2: models of 'tensorrt_plan' cannot be read"},
-      {"sequence_batching { }", "keep a state between requests"},
+      {"sequence_batching { }", "names no state"},
+      {"sequence_batching { state { input_name: 'a' output_name: 'b' initial_state { data_file: "
+       "'f' } } }",
+       "not read from a file"},
+      {"sequence_batching { state { input_name: 'a' } }", "needs input_name and output_name"},
+      {"sequence_batching { control_input { name: 'a' control { kind: CONTROL_SEQUENCE_START "
+       "fp32_false_true: [0, 2] } } }",
+       "controls are 0 and 1"},
       {"model_transaction_policy { decoupled: true }", "several answers"},
       {"name: 'other'", "the name 'other' is not the folder's"},
       {"max_batch_size: -1", "'max_batch_size' expects a whole number from 0"},

@@ -128,6 +128,11 @@ message ModelInstanceGroup
   int32 kind 4
 message ModelDynamicBatching
   uint64 max_queue_delay_microseconds 2
+message ModelSequenceBatching
+  uint64 max_sequence_idle_microseconds 1
+  ModelSequenceBatching.StrategyDirect direct 3
+message ModelSequenceBatching.StrategyDirect
+  uint64 max_queue_delay_microseconds 1
 message ModelConfig
   string name 1
   string platform 2
@@ -136,6 +141,7 @@ message ModelConfig
   repeated ModelOutput output 6
   repeated ModelInstanceGroup instance_group 7
   ModelDynamicBatching dynamic_batching 11
+  ModelSequenceBatching sequence_batching 13
 message ModelConfigResponse
   ModelConfig config 1
 message ModelStatisticsRequest

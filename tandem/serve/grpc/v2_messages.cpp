@@ -78,6 +78,31 @@ int64_t number_of(io::ProtoReader& entry, const std::string& name) {
   return out;
 }
 
+bool flag_of(io::ProtoReader& entry, const std::string& name) {
+  bool out = false;
+  for_fields_of(entry, [&](io::ProtoReader& r) {
+    if (r.field() != 1) refuse(400, "the parameter '{}' is not true or false", name);
+    out = r.bool_value();
+  });
+  return out;
+}
+
+// A number or a text; 0 and "" stand for none, which clients send with calls of no sequence, too.
+void read_sequence_id(io::ProtoReader& entry, SequenceAsk& sequence) {
+  for_fields_of(entry, [&](io::ProtoReader& r) {
+    if (r.field() == 3) {
+      sequence.is_text = true;
+      sequence.id = r.text();
+    } else if (r.field() == 2 || r.field() == 5) {
+      const uint64_t number = r.unsigned_value();
+      if (r.field() == 2 && number >> 63) refuse(400, "'sequence_id' is negative");
+      sequence.id = number == 0 ? "" : std::to_string(number);
+    } else {
+      refuse(400, "'sequence_id' is neither a whole number nor a text");
+    }
+  });
+}
+
 void read_parameter(io::ProtoReader& parameters, Asked& asked) {
   std::string name;
   for_fields_of(parameters, [&](io::ProtoReader& r) {
@@ -89,18 +114,12 @@ void read_parameter(io::ProtoReader& parameters, Asked& asked) {
       asked.timeout = static_cast<double>(us) * 1e-6;
     } else if (name == "priority") {
       if (number_of(r, name) < 0) refuse(400, "the priority is negative");
-    } else if (name == "sequence_id" || name == "sequence_start" || name == "sequence_end") {
-      // Clients send these of calls that belong to no sequence, too.
-      std::string text;
-      int64_t number = 0;
-      for_fields_of(r, [&](io::ProtoReader& value) {
-        if (value.field() == 3)
-          text = value.text();
-        else if (value.type() == io::ProtoType::varint)
-          number = value.int_value();
-      });
-      if (number != 0 || !text.empty())
-        refuse(400, "'{}': models with sequences are not served", name);
+    } else if (name == "sequence_id") {
+      read_sequence_id(r, asked.sequence);
+    } else if (name == "sequence_start") {
+      asked.sequence.start = flag_of(r, name);
+    } else if (name == "sequence_end") {
+      asked.sequence.end = flag_of(r, name);
     }
   });
 }

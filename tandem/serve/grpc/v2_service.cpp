@@ -71,7 +71,8 @@ void model_metadata(const GrpcCall& call, std::string_view message) {
 
 void model_infer(const GrpcCall& call, std::string_view message) {
   const V2Request request = read_v2_request(message);
-  const ModelVersionPtr v = picked_version(call.server, request.model, request.version);
+  const ModelVersionPtr v = version_of_step(
+      picked_version(call.server, request.model, request.version), request.asked.sequence);
   auto wanted = wanted_outputs(request.asked, v->model->outputs());
   const double timeout = request.asked.timeout > 0 ? request.asked.timeout : call.timeout;
   run_inputs(
@@ -85,7 +86,8 @@ void model_infer(const GrpcCall& call, std::string_view message) {
         } catch (...) {
           call.fail(std::current_exception());
         }
-      });
+      },
+      request.asked.sequence);
 }
 
 // An error of one message of a stream: the others go their way.
@@ -107,7 +109,8 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
   try {
     const V2Request request = read_v2_request(message);
     id = request.asked.id;
-    const ModelVersionPtr v = picked_version(call.server, request.model, request.version);
+    const ModelVersionPtr v = version_of_step(
+        picked_version(call.server, request.model, request.version), request.asked.sequence);
     auto wanted = wanted_outputs(request.asked, v->model->outputs());
     const auto done = [stream, number, v = v.get(), id,
                        wanted = std::move(wanted)](const JobResult& r) {
@@ -123,7 +126,7 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
       }
     };
     run_inputs(call.exchange, v, tensors_of(request.asked, v->model->inputs()),
-               request.asked.timeout, done);
+               request.asked.timeout, done, request.asked.sequence);
   } catch (...) {
     stream->answer(number, stream_error(refusal_of(std::current_exception()).text, id));
   }
@@ -160,7 +163,12 @@ void model_config(const GrpcCall& call, std::string_view message) {
     group.add_varint(4, is_host(device) ? kKindCpu : kKindGpu);
     config.add_message(7, group);
   }
-  if (batched) {
+  if (v->sequences) {
+    io::ProtoWriter sequences;
+    sequences.add_varint(1, static_cast<uint64_t>(v->settings.sequence_idle_seconds * 1e6));
+    sequences.add_message(3, io::ProtoWriter());
+    config.add_message(13, sequences);
+  } else if (batched) {
     io::ProtoWriter batching;
     batching.add_varint(2, static_cast<uint64_t>(v->settings.delay_us));
     config.add_message(11, batching);

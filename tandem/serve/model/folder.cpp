@@ -212,10 +212,12 @@ ModelStamps ModelFolder::stamps(const std::string& name, FolderLook& files) cons
   return out;
 }
 
-ModelSettings ModelFolder::settings(const std::string& name, const ModelSettings& defaults) const {
+ModelSettings ModelFolder::settings(const std::string& name, const ModelSettings& defaults,
+                                    bool quiet) const {
   if (foreign_) {
     ForeignModel model = foreign_->model(name, defaults);
-    for (const std::string& note : model.notes) log_warning("'{}': {}", name, note);
+    for (const std::string& note : model.notes)
+      if (!quiet) log_warning("'{}': {}", name, note);
     return std::move(model.settings);
   }
   const std::string file = settings_file(name);

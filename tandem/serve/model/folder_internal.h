@@ -30,7 +30,9 @@ class ModelFolder {
   /// Those of them that the settings choose. Throws Value for one that is wanted and not there.
   std::map<int64_t, std::string> chosen(const std::string& name, const ModelSettings& s) const;
   /// `defaults` with what NAME/serve.yaml says. Throws Value naming the nearest key.
-  ModelSettings settings(const std::string& name, const ModelSettings& defaults) const;
+  /// `quiet`: what has no effect is not warned of.
+  ModelSettings settings(const std::string& name, const ModelSettings& defaults,
+                         bool quiet = false) const;
   /// A folder that a model's settings name, relative to the model's. Throws Value where there is
   /// none, and where the path leads out of the folder of models.
   std::string below(const std::string& name, const std::string& path) const;

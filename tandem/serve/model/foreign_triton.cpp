@@ -35,6 +35,9 @@ class TritonModel {
       if (!found.empty()) out_.versions[version] = found;
     }
     out_.notes = std::move(notes_.notes);
+    if (!out_.settings.ensemble.empty()) out_.settings.ensemble_outputs = answered_;
+    TD_CHECK(!ensemble_ || !out_.settings.ensemble.empty(), Format,
+             "'{}': an ensemble needs ensemble_scheduling with its steps", notes_.what);
   }
 
  private:
@@ -55,7 +58,9 @@ class TritonModel {
     } else if (f.name == "input") {
       input(notes_.message(f));
     } else if (f.name == "output") {
-      notes_.message(f);  // the model's own
+      // The model's own; an ensemble's are those that it names.
+      if (const io::TextField* name = notes_.message(f).find("name"))
+        answered_.push_back(name->text);
     } else if (f.name == "version_policy") {
       notes_.version_policy(f, s);
     } else if (f.name == "instance_group") {
@@ -72,13 +77,12 @@ class TritonModel {
     }
   }
 
-  void backend(const io::TextField& f) const {
-    constexpr std::array<std::string_view, 5> kKnown = {"onnxruntime", "onnxruntime_onnx",
-                                                        "tensorflow", "tensorflow_savedmodel", ""};
+  void backend(const io::TextField& f) {
+    constexpr std::array<std::string_view, 6> kKnown = {
+        "onnxruntime", "onnxruntime_onnx", "tensorflow", "tensorflow_savedmodel", "ensemble", ""};
+    ensemble_ = ensemble_ || f.text == "ensemble";
     if (std::find(kKnown.begin(), kKnown.end(), f.text) != kKnown.end()) return;
     const std::string name = one_line(f.text, 64);
-    if (f.text == "ensemble")
-      refuse_field(f, "ensembles are not served: call their models in turn");
     if (f.text == "python")
       refuse_field(f,
                    "the backend 'python' runs the model's code, and code of models is never run");
@@ -157,11 +161,111 @@ class TritonModel {
     }
   }
 
+  void ensemble(const io::TextMessage& m) {
+    for (const io::TextField& f : m.fields) {
+      if (f.name != "step") {
+        notes_.unused(f);
+        continue;
+      }
+      EnsembleStep& step = out_.settings.ensemble.emplace_back();
+      for (const io::TextField& s : notes_.message(f).fields) {
+        if (s.name == "model_name") {
+          step.model = s.text;
+        } else if (s.name == "model_version") {
+          step.version = std::max<int64_t>(notes_.whole(s, -1, int64_t{1} << 53), 0);
+        } else if (s.name == "input_map" || s.name == "output_map") {
+          const io::TextField *key = notes_.message(s).find("key"),
+                              *value = notes_.message(s).find("value");
+          if (!key || !value) refuse_field(s, "an entry has a key and a value");
+          (s.name == "input_map" ? step.input_map : step.output_map)
+              .push_back(key->text + "=" + value->text);
+        } else {
+          notes_.unused(s);
+        }
+      }
+      if (step.model.empty()) refuse_field(f, "a step has a model_name");
+    }
+  }
+
+  void sequence_batching(const io::TextField& whole) {
+    ModelSettings& s = out_.settings;
+    s.sequence_idle_seconds = 1;  // Triton's
+    for (const io::TextField& f : notes_.message(whole).fields) {
+      if (f.name == "max_sequence_idle_microseconds") {
+        if (const int64_t n = notes_.whole(f, 0, int64_t{1} << 53); n > 0)
+          s.sequence_idle_seconds = static_cast<double>(n) * 1e-6;
+      } else if (f.name == "state") {
+        state(f);
+      } else if (f.name == "control_input") {
+        controls(f);
+      } else if (f.name == "direct" || f.name == "oldest") {
+        strategy(notes_.message(f));
+      } else {
+        notes_.unused(f);
+      }
+    }
+    if (s.state.empty() && s.controls.empty())
+      refuse_field(whole, "it names no state, and a model keeps none of its own");
+  }
+
+  void strategy(const io::TextMessage& m) {
+    for (const io::TextField& f : m.fields)
+      if (f.name == "max_candidate_sequences") {
+        if (const int64_t n = notes_.whole(f, 0, 1 << 30); n > 0) out_.settings.sequences = n;
+      } else if (f.name == "max_queue_delay_microseconds") {
+        out_.settings.delay_us = static_cast<double>(notes_.whole(f, 0, 1000000));
+      } else {
+        notes_.unused(f, "steps run when they come");
+      }
+  }
+
+  void state(const io::TextField& whole) {
+    std::string in, out;
+    for (const io::TextField& f : notes_.message(whole).fields) {
+      if (f.name == "input_name") {
+        in = f.text;
+      } else if (f.name == "output_name") {
+        out = f.text;
+      } else if (f.name == "initial_state") {
+        for (const io::TextField& first : notes_.message(f).fields)
+          if (first.name == "data_file")
+            refuse_field(first, "the first state is zeros; it is not read from a file");
+      } else if (f.name != "data_type" && f.name != "dims") {
+        notes_.unused(f);
+      }
+    }
+    if (in.empty() || out.empty()) refuse_field(whole, "a state needs input_name and output_name");
+    out_.settings.state.push_back(in + "=" + out);
+  }
+
+  void controls(const io::TextField& whole) {
+    std::string name;
+    std::vector<std::string> kinds;
+    for (const io::TextField& f : notes_.message(whole).fields) {
+      if (f.name == "name") name = f.text;
+      if (f.name != "control") continue;
+      for (const io::TextField& c : notes_.message(f).fields) {
+        if (c.name == "kind") {
+          const auto at = std::find_if(kControls.begin(), kControls.end(),
+                                       [&](const auto& known) { return known.first == c.text; });
+          if (at == kControls.end()) refuse_field(c, "an unknown kind of control");
+          kinds.emplace_back(at->second);
+        } else if (c.name.ends_with("_false_true")) {
+          // Two values: false, then true.
+          const char* const wanted = count_++ % 2 == 0 ? "0" : "1";
+          const std::string said = c.text.substr(0, c.text.find('.'));
+          const auto flag = c.as_bool();
+          if (said != wanted && !(flag && *flag == (wanted[0] == '1')))
+            refuse_field(c, "controls are 0 and 1");
+        }
+      }
+    }
+    for (const std::string& kind : kinds) out_.settings.controls.push_back(kind + "=" + name);
+  }
+
   void other(const io::TextField& f) {
-    if (f.name == "ensemble_scheduling")
-      refuse_field(f, "ensembles are not served: call their models in turn");
-    if (f.name == "sequence_batching")
-      refuse_field(f, "models that keep a state between requests are not served");
+    if (f.name == "ensemble_scheduling") return ensemble(notes_.message(f));
+    if (f.name == "sequence_batching") return sequence_batching(f);
     if (f.name == "model_transaction_policy")
       for (const io::TextField& d : notes_.message(f).fields)
         if (d.name == "decoupled" && d.as_bool() == true)
@@ -188,8 +292,15 @@ class TritonModel {
   std::string folder_, file_;
   ForeignModel& out_;
   FieldNotes notes_;
-  bool batched_ = false;
+  bool batched_ = false, ensemble_ = false;
+  std::vector<std::string> answered_;  ///< names of outputs
   std::vector<std::pair<std::string, std::string>> shapes_;
+  size_t count_ = 0;  ///< values of controls: false and true in turn
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kControls = {
+      {{"CONTROL_SEQUENCE_START", "start"},
+       {"CONTROL_SEQUENCE_END", "end"},
+       {"CONTROL_SEQUENCE_READY", "ready"},
+       {"CONTROL_SEQUENCE_CORRID", "id"}}};
 };
 
 class TritonLayout : public ForeignLayout {

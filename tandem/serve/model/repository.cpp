@@ -38,7 +38,7 @@ void Repository::load_all() {
   State& s = *state_;
   const std::lock_guard one(s.loading);
   std::vector<ModelVersionPtr> fresh;
-  for (const std::string& name : s.folder.names()) {
+  for (const std::string& name : s.in_order(s.folder.names())) {
     try {
       const ModelStamps now = s.look_before(name);
       Versions v = s.load_versions(name, false);
@@ -73,6 +73,7 @@ void Repository::load(const std::string& name) {
     const ModelStamps now = s.look_before(name);
     s.put(name, s.load_versions(name, true));
     s.held[name] = now;
+    s.load_dependents(name);
   } catch (...) {
     try {
       rethrow_as_error(name);

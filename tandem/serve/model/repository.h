@@ -16,6 +16,7 @@
 
 #include "tandem/serve/model/response_cache.h"
 #include "tandem/serve/model/scheduler.h"
+#include "tandem/serve/model/sequences.h"
 #include "tandem/serve/model/settings.h"
 #include "tandem/serve/model/traffic.h"
 #include "tandem/serve/text/embedding_model.h"
@@ -33,6 +34,7 @@ struct ModelVersion {
   std::unique_ptr<TextModel> text;  ///< of a language model with its tokenizer, else nullptr
   std::unique_ptr<EmbeddingModel> embedding;  ///< of an encoder with its tokenizer
   std::unique_ptr<ResponseCache> cache;       ///< of a model whose answers are kept
+  Sequences* sequences = nullptr;             ///< of a model with state: of all its versions
   double loaded = 0;                          ///< seconds since 1970
   /// Of all versions of the model, where a canary or a shadow is among them; else nullptr.
   std::shared_ptr<Traffic> traffic = {};

@@ -55,6 +55,15 @@ struct Repository::State {
   std::unique_ptr<ModelVersion> load_version(const std::string& name, int64_t number,
                                              const std::string& path, const ModelSettings& settings,
                                              bool warm);
+  ModelVersionPtr load_ensemble(const std::string& name, const ModelSettings& settings, bool warm);
+  void serve(ModelVersion& v) const;
+  /// The steps of an ensemble; none of another model, and where its settings cannot be read.
+  std::vector<EnsembleStep> steps_of(const std::string& name) const;
+  /// Names, ensembles after the models that they run. Those that wait for one another come last.
+  std::vector<std::string> in_order(const std::vector<std::string>& names) const;
+  /// Makes ensembles again that run this model, which has changed.
+  void load_dependents(const std::string& name);
+  ModelVersionPtr find(std::string_view name, int64_t version) const;
   void put(const std::string& name, Versions versions);
   void note(const std::string& name, const std::string& reason, bool late = false);
   std::string without_paths(std::string text) const;
@@ -70,7 +79,9 @@ struct Repository::State {
 
   RepositoryOptions options;
   ModelFolder folder;
-  Reaper reaper;            ///< before the versions: they end before it does
+  Reaper reaper;  ///< before the versions: they end before it does
+  /// Of models with state, by name. They hold versions, too.
+  std::map<std::string, std::unique_ptr<Sequences>> sequences;
   std::mutex loading;       ///< one load or unload at a time; of `seen` and `held`, too
   mutable std::mutex lock;  ///< of what follows
   std::map<std::string, Versions, std::less<>> models;
@@ -84,6 +95,7 @@ struct Repository::State {
   std::thread watching;
 };
 
+ServableOptions servable_options(const ModelSettings& s);
 /// The version that answers what names none: the newest that is not tried.
 ModelVersionPtr stable_of(const Versions& all);
 

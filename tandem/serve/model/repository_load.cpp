@@ -50,20 +50,6 @@ void Reaper::run() {
 
 namespace {
 
-ServableOptions servable_options(const ModelSettings& s) {
-  std::vector<Device> devices;
-  for (const std::string& name : s.devices) devices.push_back(device_named(name));
-  return {.max_batch = s.max_batch,
-          .same_bits = s.same_bits,
-          .instances = static_cast<int>(s.instances),
-          .threads = static_cast<int>(s.threads),
-          .devices = std::move(devices),
-          .shapes = s.shapes,
-          .weights = s.weights,
-          .dtype = s.dtype == "bf16" ? DType::bf16 : DType::f32,
-          .warm_seconds = s.warm_seconds};
-}
-
 constexpr std::string_view kDraftFromText = "prompt";
 
 TextEngineOptions text_options(const ModelSettings& s) {
@@ -105,6 +91,10 @@ void direct_traffic(const ModelSettings& s, const Versions& all) {
 std::unique_ptr<ResponseCache> cache_of(const ModelVersion& v) {
   const double bytes = v.settings.response_cache_mb * 1048576;
   if (bytes <= 0) return nullptr;
+  if (v.model->stateful()) {
+    log_warning("'{}' version {} has a state: its answers are not kept", v.name, v.version);
+    return nullptr;
+  }
   if (v.model->repeats()) return std::make_unique<ResponseCache>(static_cast<size_t>(bytes));
   log_warning("'{}' version {} gives other outputs each time: its answers are not kept", v.name,
               v.version);
@@ -120,6 +110,30 @@ ModelVersionPtr stable_of(const Versions& all) {
   return stable ? stable : all.rbegin()->second;
 }
 
+ServableOptions servable_options(const ModelSettings& s) {
+  std::vector<Device> devices;
+  for (const std::string& name : s.devices) devices.push_back(device_named(name));
+  return {.max_batch = s.max_batch,
+          .same_bits = s.same_bits,
+          .instances = static_cast<int>(s.instances),
+          .threads = static_cast<int>(s.threads),
+          .devices = std::move(devices),
+          .shapes = s.shapes,
+          .weights = s.weights,
+          .dtype = s.dtype == "bf16" ? DType::bf16 : DType::f32,
+          .warm_seconds = s.warm_seconds,
+          .state = s.state,
+          .controls = s.controls};
+}
+
+void Repository::State::serve(ModelVersion& v) const {
+  v.scheduler = std::make_unique<Scheduler>(
+      v.model, SchedulerOptions{.queue = static_cast<size_t>(v.settings.queue),
+                                .delay_us = v.settings.delay_us});
+  v.cache = cache_of(v);
+  v.loaded = unix_time();
+}
+
 std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string& name,
                                                               int64_t number,
                                                               const std::string& path,
@@ -132,9 +146,7 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
   const PrivateCopy files(path, settings.copy);
   v->model = Servable::load(files.path(), servable_options(settings));
   if (warm) v->model->warm_up();
-  v->scheduler = std::make_unique<Scheduler>(
-      v->model, SchedulerOptions{.queue = static_cast<size_t>(settings.queue),
-                                 .delay_us = settings.delay_us});
+  serve(*v);
   if (settings.text) {
     TextEngineOptions text = text_options(settings);
     text.adapters = folder.adapters(name, settings);
@@ -145,8 +157,16 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
   TD_CHECK(v->text || (settings.adapters.empty() && settings.draft.empty()), Value,
            "'{}' has adapters or a draft model, and is not a language model that continues texts",
            name);
-  v->cache = cache_of(*v);
-  v->loaded = unix_time();
+  if (v->model->stateful()) {
+    TD_CHECK(settings.shadow == 0, Unsupported, "'{}' has a state, and cannot have a shadow", name);
+    std::unique_ptr<Sequences>& of = sequences[name];
+    const auto most = static_cast<size_t>(settings.sequences);
+    if (of)
+      of->set_limits(settings.sequence_idle_seconds, most);
+    else
+      of = std::make_unique<Sequences>(name, settings.sequence_idle_seconds, most);
+    v->sequences = of.get();
+  }
   return v;
 }
 
@@ -154,6 +174,10 @@ Versions Repository::State::load_versions(const std::string& name, bool warm,
                                           const Versions& kept) {
   const ModelSettings settings = folder.settings(name, options.defaults);
   Versions out;
+  if (!settings.ensemble.empty()) {
+    out[1] = load_ensemble(name, settings, warm);
+    return out;
+  }
   for (const auto& [number, path] : folder.chosen(name, settings)) {
     const auto same = kept.find(number);
     out[number] = same != kept.end()

@@ -61,6 +61,7 @@ void Repository::State::refresh(const std::string& name, const ModelStamps& now)
       }
     put(name, load_versions(name, true, kept));
     held[name] = now;
+    load_dependents(name);
   } catch (...) {
     try {
       rethrow_as_error(name);

@@ -15,6 +15,7 @@
 #include "tandem/onnx/runner.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/open_run.h"
+#include "tandem/serve/model/ensemble.h"
 
 namespace tandem::serve {
 namespace {
@@ -92,14 +93,25 @@ Servable::Servable(recipe::LoadedModel model, const ServableOptions& options)
 Servable::Servable(std::vector<recipe::LoadedModel> models, const ServableOptions& options)
     : options_(options) {
   TD_CHECK(!models.empty(), Value, "a Servable expects a model");
+  platform_ = models[0].runner ? "onnx" : models[0].opened ? "run" : "huggingface";
+  prepare(std::move(models));
+}
+
+Servable::Servable(std::shared_ptr<Ensemble> ensemble, const ServableOptions& options)
+    : options_(options), ensemble_(std::move(ensemble)), platform_("ensemble") {
+  recipe::LoadedModel model{.inputs = ensemble_->inputs(), .outputs = ensemble_->outputs()};
+  model.run = [e = ensemble_](const std::vector<Tensor>& in) { return e->run(in, false); };
+  prepare(one(std::move(model)));
+}
+
+void Servable::prepare(std::vector<recipe::LoadedModel> models) {
   recipe::LoadedModel& model = models[0];
   inputs_ = model.inputs;
   outputs_ = model.outputs;
-  platform_ = model.runner ? "onnx" : model.opened ? "run" : "huggingface";
   // An optional input that was left out would be another program; it is asked for by name.
   std::erase_if(inputs_, [](const ModelPort& p) { return p.optional; });
   model.inputs = inputs_;
-  recipe::set_shapes(model, options.shapes);
+  recipe::set_shapes(model, options_.shapes);
   const GeneratorGuard same_rows({7, 0});
   std::vector<ModelPort> example = model.inputs;
   for (size_t i = 0; i < example.size(); ++i)
@@ -130,7 +142,7 @@ void Servable::make_instances(const std::vector<recipe::LoadedModel>& models) {
   const bool image =
       inputs_.size() == 1 && inputs_[0].shape.size() == 4 && is_floating(inputs_[0].dtype);
   if (!model.opened) {
-    file_kind_ = image ? "image" : "";
+    file_kind_ = image && !ensemble_ ? "image" : "";
   } else if (const auto prepared = recipe::preparation_of(*model.opened)) {
     constexpr std::string_view kKinds[] = {"image", "sound", "table", "text"};
     file_kind_ = kKinds[static_cast<size_t>(prepared->kind)];
@@ -155,8 +167,9 @@ std::vector<std::pair<Device, int>> Servable::instances_by_device() const {
   return out;
 }
 
-std::vector<Tensor> Servable::call(int instance, const std::vector<Tensor>& inputs) {
+std::vector<Tensor> Servable::call(int instance, const std::vector<Tensor>& inputs, bool counted) {
   const ThreadLimitGuard limit(options_.threads > 0 ? options_.threads : 1024);
+  if (ensemble_) return ensemble_->run(inputs, counted);
   return instances_[static_cast<size_t>(instance)]->predictor->forward(inputs);
 }
 
@@ -167,6 +180,7 @@ void Servable::first_run() {
     std::vector<Tensor> y = call(i, samples_[0]);
     if (i == 0) learn_outputs(first = std::move(y));
   }
+  find_states(first);
   double best = std::numeric_limits<double>::infinity();
   for (int k = 0; k < 3 && best > 1e-3; ++k) {
     const auto begin = Clock::now();
@@ -175,7 +189,9 @@ void Servable::first_run() {
     for (size_t i = 0; i < y.size(); ++i) repeats_ = repeats_ && same_bytes(y[i], first[i]);
   }
   if (best == std::numeric_limits<double>::infinity()) best = 1;
-  one_.store(best, std::memory_order_relaxed);
+  // Its steps may wait for instances: never on the thread that serves all connections.
+  constexpr double kNotAtOnce = 1e-3;
+  one_.store(ensemble_ ? std::max(best, kNotAtOnce) : best, std::memory_order_relaxed);
   sizes_[0] = {1, best};
 }
 
@@ -317,9 +333,9 @@ std::vector<int64_t> Servable::cover(int64_t rows) const {
 }
 
 std::vector<Tensor> Servable::run(int instance, const std::vector<Tensor>& inputs, int64_t rows) {
-  if (rows <= 1 || !batched()) return call(instance, inputs);
+  if (rows <= 1 || !batched()) return call(instance, inputs, true);
   const std::vector<int64_t> sizes = cover(rows);
-  if (sizes.size() == 1 && sizes[0] == rows) return call(instance, inputs);
+  if (sizes.size() == 1 && sizes[0] == rows) return call(instance, inputs, true);
   std::vector<std::vector<Tensor>> parts(outputs_.size());
   int64_t from = 0;
   for (const int64_t size : sizes) {
@@ -335,7 +351,7 @@ std::vector<Tensor> Servable::run(int instance, const std::vector<Tensor>& input
       }
       in.push_back(part.contiguous());
     }
-    const std::vector<Tensor> y = call(instance, in);
+    const std::vector<Tensor> y = call(instance, in, true);
     for (size_t i = 0; i < y.size(); ++i)
       parts[i].push_back(n < size ? y[i].narrow(0, 0, n) : y[i]);
     from += n;

@@ -31,7 +31,12 @@ struct ServableOptions {
   /// Of the weights of a Hugging Face folder's decoder; outputs are f32 all the same.
   DType dtype = DType::f32;
   double warm_seconds = 5;  ///< after which the warm-up tries no larger batches
+  /// Inputs that get what an output of the step before gave, as "h_in=h_out", and inputs that say
+  /// where in its sequence a step is, as "start=START": start, end, ready or id.
+  std::vector<std::string> state = {}, controls = {};
 };
+struct SequenceAsk;
+class Ensemble;
 
 class TD_API Servable {
  public:
@@ -41,11 +46,12 @@ class TD_API Servable {
   explicit Servable(recipe::LoadedModel model, const ServableOptions& options = {});
   /// The same model loaded on several devices: instances take them in turn.
   Servable(std::vector<recipe::LoadedModel> models, const ServableOptions& options);
+  explicit Servable(std::shared_ptr<Ensemble> ensemble, const ServableOptions& options = {});
 
-  /// Inputs with their names, dtypes and shapes; -1: open.
-  const std::vector<ModelPort>& inputs() const { return inputs_; }
-  const std::vector<ModelPort>& outputs() const { return outputs_; }
-  /// "onnx", "run", "huggingface": where it came from.
+  /// Inputs with their names, dtypes and shapes; -1: open. Those of a state are not among them.
+  const std::vector<ModelPort>& inputs() const { return shown_inputs_; }
+  const std::vector<ModelPort>& outputs() const { return shown_outputs_; }
+  /// "onnx", "run", "huggingface", "ensemble": where it came from.
   const std::string& platform() const { return platform_; }
   int instances() const { return static_cast<int>(instances_.size()); }
   int threads() const { return options_.threads; }
@@ -78,6 +84,13 @@ class TD_API Servable {
   /// Run on `rows` rows: of a batched model in prepared sizes, else as they are.
   std::vector<Tensor> run(int instance, const std::vector<Tensor>& inputs, int64_t rows);
 
+  /// Does it keep a state between requests?
+  bool stateful() const { return !states_.empty() || !controls_.empty(); }
+  /// What run() takes: inputs, states (none: the first ones, zeros) and what controls say.
+  std::vector<Tensor> with_states(const std::vector<Tensor>& inputs,
+                                  const std::vector<Tensor>& states, const SequenceAsk& ask) const;
+  /// Takes the states out of what run() gave.
+  std::vector<Tensor> take_states(std::vector<Tensor>& outputs) const;
   /// Did the same inputs give the same outputs, to the bit?
   bool repeats() const { return repeats_; }
   /// Does it know how to prepare images, texts or other files?
@@ -85,6 +98,8 @@ class TD_API Servable {
   /// Which: "image", "sound", "table", "text"; "" for arrays alone.
   std::string_view file_kind() const { return file_kind_; }
   recipe::Predictor& predictor() { return *instances_[0]->predictor; }
+  /// The models that it runs; none of a model itself.
+  Ensemble* ensemble() const { return ensemble_.get(); }
   /// The model of a Hugging Face folder; none of anything else.
   const std::shared_ptr<models::PretrainedModel>& pretrained() const { return pretrained_; }
 
@@ -93,17 +108,32 @@ class TD_API Servable {
     std::mutex lock;
     std::unique_ptr<recipe::Predictor> predictor;
   };
-  std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs);
+  /// `counted`: for somebody who asked.
+  std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs, bool counted = false);
+  void prepare(std::vector<recipe::LoadedModel> models);
   std::shared_ptr<models::PretrainedModel> pretrained_;
   void make_instances(const std::vector<recipe::LoadedModel>& models);
   void first_run();
   bool try_size(int64_t rows);
   std::string compare(const std::vector<Tensor>& outputs, int64_t rows) const;
   void learn_outputs(const std::vector<Tensor>& outputs);
+  void find_states(const std::vector<Tensor>& outputs);
 
   ServableOptions options_;
+  std::shared_ptr<Ensemble> ensemble_;
   std::string platform_;
-  std::vector<ModelPort> inputs_, outputs_;
+  std::vector<ModelPort> inputs_, outputs_;              ///< all that the model has
+  std::vector<ModelPort> shown_inputs_, shown_outputs_;  ///< without those of sequences
+  struct StatePort {
+    size_t in = 0, out = 0;
+    Tensor first;
+  };
+  struct ControlPort {
+    std::string kind;
+    size_t in = 0;
+  };
+  std::vector<StatePort> states_;
+  std::vector<ControlPort> controls_;
   std::string_view file_kind_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::vector<std::vector<Tensor>> samples_, answers_;  ///< rows of the warm-up, alone

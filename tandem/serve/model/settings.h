@@ -41,6 +41,21 @@ struct CanarySettings {
   }
 };
 
+/// A model that an ensemble runs, and which tensors go in and come out.
+struct EnsembleStep {
+  std::string model = "";
+  int64_t version = 0;
+  std::vector<std::string> input_map = {}, output_map = {};
+
+  template <class V>
+  void fields(V& v) {
+    v("model", model, {.doc = "a model of the same folder", .required = true});
+    v("version", version, {.doc = "0: the one that answers what names none", .at_least = 0});
+    v("input_map", input_map, {.doc = "its inputs and the ensemble's tensors, as [x=image]"});
+    v("output_map", output_map, {.doc = "its outputs and the ensemble's tensors, as [y=features]"});
+  }
+};
+
 struct ModelSettings {
   int64_t latest = 1;
   std::vector<int64_t> versions = {};
@@ -57,6 +72,11 @@ struct ModelSettings {
   std::string weights = "last";
   double warm_seconds = 5;
   double response_cache_mb = 0;
+  std::vector<std::string> state = {}, controls = {};
+  int64_t sequences = 1024;
+  double sequence_idle_seconds = 60;
+  std::vector<EnsembleStep> ensemble = {};
+  std::vector<std::string> ensemble_outputs = {};
   bool copy = true;
   bool text = true;
   std::string dtype = "f32";
@@ -108,6 +128,31 @@ struct ModelSettings {
        .unit = "MiB",
        .at_least = 0,
        .at_most = 1048576});
+    v("state", state,
+      {.doc = "inputs that get what an output of the step before in their sequence gave, as "
+              "[h_in=h_out]"});
+    v("controls", controls,
+      {.doc = "inputs that say where in its sequence a step is, as [start=START]: start, end, "
+              "ready, id"});
+    v("sequences", sequences,
+      {.doc = "sequences whose state is kept at the same time", .at_least = 1});
+    v("sequence_idle_seconds", sequence_idle_seconds,
+      {.doc = "after which a sequence without a step is given up", .unit = "seconds", .above = 0});
+    v("ensemble", ensemble, {.doc = "models that run on a request, instead of one of its own"});
+    v("ensemble_outputs", ensemble_outputs,
+      {.doc = "tensors that are answered; []: those that no step takes"});
+    text_fields(v);
+    v("canary", canary, {.doc = "a version that answers a part of the requests that name none"});
+    v("shadow", shadow,
+      {.doc = "a version that gets copies of requests, whose answers are compared and dropped; 0: "
+              "none",
+       .at_least = 0});
+    v("copy", copy,
+      {.doc = "map a private copy of the model's files, so that overwriting them does no harm"});
+  }
+  // Of language models.
+  template <class V>
+  void text_fields(V& v) {
     v("text", text, {.doc = "a language model with its tokenizer continues texts, too"});
     v("dtype", dtype,
       {.doc = "of a language model's weights and of its keys and values", .one_of = "f32 bf16"});
@@ -133,13 +178,6 @@ struct ModelSettings {
        .unit = "tokens",
        .at_least = 1,
        .at_most = 64});
-    v("canary", canary, {.doc = "a version that answers a part of the requests that name none"});
-    v("shadow", shadow,
-      {.doc = "a version that gets copies of requests, whose answers are compared and dropped; 0: "
-              "none",
-       .at_least = 0});
-    v("copy", copy,
-      {.doc = "map a private copy of the model's files, so that overwriting them does no harm"});
   }
 };
 

@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 
+#include "tandem/serve/model/ensemble.h"
 #include "tandem/serve/server_internal.h"
 
 #include <unistd.h>
@@ -164,6 +166,49 @@ void caches(std::string& out, const std::vector<ModelVersionPtr>& all) {
     out += fmt::format("tandem_response_cache_bytes{{{}}} {}\n", labels_of(*v), v->cache->bytes());
 }
 
+// Of models with state; all versions of one have them together.
+void sequences(std::string& out, const std::vector<ModelVersionPtr>& all) {
+  std::map<std::string, const SequenceCounts*> of;
+  for (const ModelVersionPtr& v : all)
+    if (v->sequences) of[v->name] = &v->sequences->counts();
+  if (of.empty()) return;
+  family(out, "tandem_sequences", "gauge", "Sequences whose state is kept.");
+  for (const auto& [name, counts] : of)
+    out += fmt::format("tandem_sequences{{model=\"{}\"}} {}\n", name, counts->open);
+  family(out, "tandem_sequences_total", "counter",
+         "Sequences that began, ended and were idle for too long; steps that were refused.");
+  for (const auto& [name, counts] : of) {
+    const auto line = [&, &name = name](const char* what, uint64_t n) {
+      out +=
+          fmt::format("tandem_sequences_total{{model=\"{}\",result=\"{}\"}} {}\n", name, what, n);
+    };
+    line("started", counts->started);
+    line("ended", counts->ended);
+    line("idle", counts->expired);
+    line("refused", counts->refused);
+  }
+}
+
+void ensembles(std::string& out, const std::vector<ModelVersionPtr>& all) {
+  std::string seconds, failed;
+  for (const ModelVersionPtr& v : all) {
+    if (!v->model->ensemble()) continue;
+    size_t number = 0;
+    for (const auto& step : v->model->ensemble()->steps()) {
+      const std::string labels = fmt::format("ensemble=\"{}\",step=\"{}\",{}", v->name, ++number,
+                                             labels_of(*step->version));
+      histogram(seconds, "tandem_ensemble_step_seconds", labels, step->seconds);
+      failed += fmt::format("tandem_ensemble_step_failures_total{{{}}} {}\n", labels, step->failed);
+    }
+  }
+  if (seconds.empty()) return;
+  family(out, "tandem_ensemble_step_seconds", "histogram",
+         "Time of a step of an ensemble, with the wait for its model.");
+  out += seconds;
+  family(out, "tandem_ensemble_step_failures_total", "counter", "Steps that failed.");
+  out += failed;
+}
+
 }  // namespace
 
 double resident_bytes() {
@@ -192,6 +237,8 @@ std::string metrics_text(ServerContext& server) {
   }
   tried(out, all);
   caches(out, all);
+  sequences(out, all);
+  ensembles(out, all);
   family(out, "tandem_rows_total", "counter", "Rows that models ran on.");
   for (const ModelVersionPtr& v : all)
     out += fmt::format("tandem_rows_total{{{}}} {}\n", labels_of(*v), v->scheduler->counts().rows);

@@ -41,6 +41,24 @@ void metadata(Call& call, const ModelVersion& v) {
                   ports_json(v.model->outputs())));
 }
 
+std::string map_json(const std::vector<std::string>& entries) {
+  std::string out;
+  for (const std::string& e : entries)
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", io::quote_json(e.substr(0, e.find('='))),
+                       io::quote_json(e.substr(e.find('=') + 1)));
+  return "{" + out + "}";
+}
+
+std::string ensemble_scheduling(const ModelSettings& s) {
+  std::string out;
+  for (const EnsembleStep& step : s.ensemble)
+    out += fmt::format(
+        "{}{{\"model_name\":{},\"model_version\":{},\"input_map\":{},\"output_map\":{}}}",
+        out.empty() ? "" : ",", io::quote_json(step.model), step.version == 0 ? -1 : step.version,
+        map_json(step.input_map), map_json(step.output_map));
+  return ",\"ensemble_scheduling\":{\"step\":[" + out + "]}";
+}
+
 // What perf_analyzer and tritonclient read of Triton's ModelConfig.
 void config(Call& call, const ModelVersion& v) {
   const bool batched = v.model->batched();
@@ -55,7 +73,12 @@ void config(Call& call, const ModelVersion& v) {
     }
     return out;
   };
-  const std::string batching = batched
+  const std::string batching = v.model->ensemble() ? ensemble_scheduling(v.settings)
+                               : v.sequences       ? fmt::format(
+                                                         ",\"sequence_batching\":{{\"max_sequence_idle_"
+                                                               "microseconds\":{:.0f},\"direct\":{{}}}}",
+                                                         v.settings.sequence_idle_seconds * 1e6)
+                               : batched
                                    ? ",\"dynamic_batching\":{\"max_queue_delay_microseconds\":" +
                                          fmt::format("{:.0f}}}", v.settings.delay_us)
                                    : "";

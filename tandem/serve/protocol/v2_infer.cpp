@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "tandem/base/error.h"
@@ -83,6 +84,15 @@ AskedOutput read_output(JsonCursor& json) {
   return out;
 }
 
+// A number or a text; 0 and "" stand for none.
+void read_sequence_id(JsonCursor& json, SequenceAsk& sequence) {
+  sequence.is_text = json.peek() == '"';
+  sequence.id = sequence.is_text ? json.read_string() : std::string(json.read_word());
+  if (!sequence.is_text && !parse_digits(sequence.id, std::numeric_limits<uint64_t>::max()))
+    refuse(400, "'sequence_id' is neither a whole number nor a text");
+  if (!sequence.is_text && sequence.id == "0") sequence.id.clear();
+}
+
 void read_parameters(JsonCursor& json, Asked& asked) {
   json.open('{');
   while (const auto name = json.next_key()) {
@@ -94,8 +104,12 @@ void read_parameters(JsonCursor& json, Asked& asked) {
       asked.timeout = static_cast<double>(us) * 1e-6;
     } else if (*name == "priority") {
       if (json.read_int() < 0) refuse(400, "the priority is negative");
-    } else if (*name == "sequence_id" || *name == "sequence_start" || *name == "sequence_end") {
-      refuse(400, "'{}': models with sequences are not served", *name);
+    } else if (*name == "sequence_id") {
+      read_sequence_id(json, asked.sequence);
+    } else if (*name == "sequence_start") {
+      asked.sequence.start = json.read_bool();
+    } else if (*name == "sequence_end") {
+      asked.sequence.end = json.read_bool();
     } else {
       json.skip();
     }
@@ -340,19 +354,23 @@ std::vector<std::pair<size_t, bool>> wanted_outputs(const Asked& asked,
   return out;
 }
 
-void infer_v2(Call& call, const ModelVersionPtr& v) {
+void infer_v2(Call& call, const ModelVersionPtr& picked) {
   const HttpRequest& r = call.request();
   bool has_length = false;
   const size_t length = json_length(r, has_length);
   const std::string_view body = r.body;
-  Asked asked = has_length && length == 0 ? raw_request(r, v->model->inputs())
+  Asked asked = has_length && length == 0 ? raw_request(r, picked->model->inputs())
                                           : read_request(body.substr(0, length));
   deal_bytes(asked, body.substr(length), has_length);
+  const ModelVersionPtr v = version_of_step(picked, asked.sequence);
   std::vector<Tensor> inputs = tensors_of(asked, v->model->inputs());
   auto wanted = wanted_outputs(asked, v->model->outputs());
-  infer(call, v, std::move(inputs), asked.timeout,
-        [v = v.get(), id = std::move(asked.id), wanted = std::move(wanted)](
-            const JobResult& result) { return answer_of(*v, id, wanted, result); });
+  infer(
+      call, v, std::move(inputs), asked.timeout,
+      [v = v.get(), id = std::move(asked.id), wanted = std::move(wanted)](const JobResult& result) {
+        return answer_of(*v, id, wanted, result);
+      },
+      asked.sequence);
 }
 
 }  // namespace tandem::serve

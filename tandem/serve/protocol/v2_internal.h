@@ -24,7 +24,8 @@ struct AskedOutput {
 };
 struct Asked {
   std::string id;
-  double timeout = 0;   ///< seconds
+  double timeout = 0;  ///< seconds
+  SequenceAsk sequence;
   bool binary = false;  ///< outputs that do not say otherwise
   std::vector<AskedInput> inputs;
   std::vector<AskedOutput> outputs;
@@ -54,6 +55,6 @@ std::string platform_of(const ModelVersion& v);
 /// The largest batch; 0 where requests are not batched.
 int64_t most_rows_of(const ModelVersion& v);
 constexpr const char* kV2Extensions[] = {"binary_tensor_data", "model_repository",
-                                         "model_configuration", "statistics"};
+                                         "model_configuration", "statistics", "sequence"};
 
 }  // namespace tandem::serve
