@@ -10,9 +10,12 @@
 
 #include "tandem/compile/compile.h"
 #include "tandem/init.h"
+#include "tandem/nn/nn.h"
+#include "tandem/onnx/import/rows.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/onnx/stepper.h"
 #include "tandem/onnx/tensorflow.h"
+#include "tandem/onnx/tflite_export.h"
 #include "tandem/ops/ops.h"
 #include "tests/onnx/tflite_builder.h"
 
@@ -218,6 +221,66 @@ TEST_F(TfliteTest, BrokenFilesAreRefused) {
   EXPECT_NE(refusal(late.bytes(4), ErrorKind::Format).find("version is 4"), std::string::npos);
 }
 
+// What is written is read back by the reader, which knows nothing of the writer. The largest error
+// is that of export_tflite() itself.
+TEST_F(TfliteTest, ExportedNetsReadBack) {
+  manual_seed(3);
+  nn::Sequential net(
+      nn::Conv2d(3, 8, 3, {.stride = 2, .padding = 1, .bias = false}), nn::BatchNorm2d(8),
+      nn::ReLU(), nn::Conv2d(8, 8, 3, {.padding = 2, .dilation = 2, .groups = 8}), nn::Hardswish(),
+      nn::MaxPool2d(3, {.stride = 2, .padding = 1}), nn::Conv2d(8, 6, 2, {.padding = 1}),
+      nn::ReLU6(), nn::AvgPool2d(2, {.stride = 1}), nn::Flatten(), nn::Linear(150, 5));
+  const Tensor x = randn({1, 3, 17, 17});
+  for (int k = 0; k < 3; ++k) net(randn({4, 3, 17, 17}));  // statistics of the norm
+  net.eval();
+  const auto report = export_tflite(net, x, path_, {.input_names = {"image"}});
+  EXPECT_LT(report.relative_error, 1e-5);
+  const OnnxModel back = OnnxModel::load(path_);
+  EXPECT_EQ(back.inputs()[0].name, "image");
+  size_t transposes = 0, convolutions = 0, norms = 0;
+  for (const OnnxNode& n : back.proto().graph.nodes) {
+    convolutions += n.op == "Conv";
+    norms += n.op == "Mul" || n.op == "Sqrt";
+    transposes += n.op == "Transpose" && n.domain == kOnnxTf;
+  }
+  EXPECT_EQ(convolutions, 3u);
+  EXPECT_EQ(norms, 0u);       // it is in the convolution before
+  EXPECT_EQ(transposes, 2u);  // the image on its way in, the features before they are flattened
+}
+
+TEST_F(TfliteTest, ExportedFunctionsReadBack) {
+  const Tensor x = tflite_pattern({2, 4, 6, 6}), m = tflite_pattern({3, 5, 8});
+  const auto check = [&](auto f, const Tensor& in) {
+    const auto report = export_tflite(f, in, path_);
+    EXPECT_LT(report.relative_error, 1e-5) << report.to_string();
+  };
+  const Tensor line = tflite_pattern({8}), w = tflite_pattern({4, 3, 3, 3}) * 0.1,
+               k = tflite_pattern({4, 4, 3, 3}) * 0.1;
+  check([&](const Tensor& v) { return conv_transpose2d(v, constant(w), {}, {2}, {1}, {1}); }, x);
+  check([&](const Tensor& v) { return softmax(conv2d(v, constant(k), {}, {1}, {1}), 1) * v; }, x);
+  check(
+      [&](const Tensor& v) {
+        return cat({conv2d(v, constant(k), {}, {1}, {1}), v}, 1).mean({2, 3});
+      },
+      x);
+  check([&](const Tensor& v) { return avg_pool2d(v, {3}, {2}, {1}, false, false); }, x);
+  check([&](const Tensor& v) { return matmul(v, v.transpose(-1, -2)) + gelu(v).sum(-1, true); }, m);
+  check([&](const Tensor& v) { return layer_norm(v, {8}, constant(line), constant(line)); }, m);
+  check([&](const Tensor& v) { return pad(v, {1, 2}).slice(1, 1, 4).argmax(-1); }, m);
+  check(
+      [&](const Tensor& v) {
+        return where(v > 0, log_softmax(v, 1), flip(v, {2})).reshape({15, 8});
+      },
+      m);
+  try {
+    export_tflite([](const Tensor& v) { return erf(cumsum(v, 0)); }, m, path_);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Unsupported);
+    EXPECT_NE(std::string(e.what()).find("1 CumSum, 1 Erf"), std::string::npos) << e.what();
+  }
+}
+
 // docs/tensorflow.md lists what is read.
 TEST_F(TfliteTest, OpsAreListedInTheDocs) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
@@ -226,6 +289,9 @@ TEST_F(TfliteTest, OpsAreListedInTheDocs) {
   for (const std::string& op : tflite_ops()) list += (list.empty() ? "" : ", ") + op;
   std::string text;  // lines of the page joined
   for (const char c : docs) text += c == '\n' ? ' ' : c;
+  EXPECT_NE(text.find(list + "."), std::string::npos) << list << ".";
+  list.clear();
+  for (const std::string& op : tflite_exported_ops()) list += (list.empty() ? "" : ", ") + op;
   EXPECT_NE(text.find(list + "."), std::string::npos) << list << ".";
 }
 
