@@ -132,6 +132,31 @@ void write_softplus(TfliteNode& n) {
   t = pointwise(n, o, 73, {}, {pointwise(n, o, 0, {11, {}, 0}, {t, n.w.constant(1.0f)})});
   n.w.set(n.out(), pointwise(n, o, 0, {11, {}, 0}, {pointwise(n, o, 19), t}), o.last);
 }
+// By a polynomial in 1 / (1 + p |x|) (Abramowitz and Stegun, 7.1.26): within 2e-7.
+void write_erf(TfliteNode& n) {
+  const Operands o = operands(n);
+  const auto plus = [&](int a, float b) {
+    return pointwise(n, o, 0, {11, {}, 0}, {a, n.w.constant(b)});
+  };
+  const auto times = [&](int a, int b) { return pointwise(n, o, 18, {21, {}, 0}, {a, b}); };
+  const int size = pointwise(n, o, 101, {78});
+  const int t = pointwise(n, o, 42, {29, {}, 0},
+                          {n.w.constant(1.0f), plus(times(size, n.w.constant(0.3275911f)), 1)});
+  int sum = times(t, n.w.constant(1.061405429f));
+  for (const float k : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f})
+    sum = times(t, plus(sum, k));
+  const int less = pointwise(n, o, 47, {33}, {pointwise(n, o, 59, {42}, {times(size, size)})});
+  const int y = pointwise(n, o, 41, {28, {}, 0}, {n.w.constant(1.0f), times(sum, less)});
+  n.w.set(n.out(), times(y, pointwise(n, o, 158, {123})), o.last);
+}
+void write_cumsum(TfliteNode& n) {
+  TfliteOptions o{102};
+  o.fields.add<uint8_t>(0, n.attr("exclusive", 0) ? 1 : 0);
+  o.fields.add<uint8_t>(1, n.attr("reverse", 0) ? 1 : 0);
+  const int axis = n.w.constant(full(Shape(), n.axis(n.list("", 1).at(0)), DType::i32));
+  n.w.set(n.out(), n.w.op(128, {n.w.plain(n.in(0)), axis}, n.w.shape(n.out()), n.w.type(n.out()),
+                          std::move(o)));
+}
 void write_cast(TfliteNode& n) {
   const Operands o = operands(n);
   n.w.set(n.out(), pointwise(n, o, 53), o.last);
@@ -367,6 +392,8 @@ std::vector<TfliteWriteRow> tflite_plain_writes() {
           {"Softplus", write_softplus},
           {"Reciprocal", write_reciprocal},
           {"Clip", write_clip},
+          {"Erf", write_erf},
+          {"CumSum", write_cumsum},
           {"Cast", write_cast},
           {"Softmax", write_softmax<25>},
           {"LogSoftmax", write_softmax<50>},
