@@ -17,6 +17,7 @@
 #include "tandem/onnx/tensorflow.h"
 #include "tandem/onnx/tflite_export.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
 #include "tests/onnx/tflite_builder.h"
 
 namespace tandem::onnx {
@@ -322,6 +323,45 @@ TEST_F(TfliteTest, ExportedFunctionsReadBack) {
     EXPECT_EQ(e.kind(), ErrorKind::Unsupported);
     EXPECT_NE(std::string(e.what()).find("1 Acosh, 1 Asin"), std::string::npos) << e.what();
   }
+}
+
+// Between DequantizeLinear and QuantizeLinear layers become operators of codes.
+TEST_F(TfliteTest, ExportedQuantisedNetsWorkOnCodes) {
+  const Tensor x = tflite_pattern({1, 4, 6, 6});
+  const auto codes = [](const Shape& shape) {
+    return (remainder(arange(shape.numel().value()) * 37, 255) - 127).to(DType::i8).reshape(shape);
+  };
+  const Tensor w = codes({8, 4, 3, 3}), m = codes({5, 8});
+  const Tensor bias8 = tflite_pattern({8}), bias5 = tflite_pattern({5});
+  const Tensor by_channel = arange(1, 9).to(DType::f32) * 0.001;
+  const auto number = [](auto v) { return constant(tensor(v)); };
+  const auto net = [&](const Tensor& in) {
+    const auto rounded = [&](const Tensor& v, float scale, uint8_t zero) {
+      const Tensor s = number(scale), z = constant(full(Shape(), zero, DType::u8));
+      return dequantize_linear(quantize_linear(v, s, z), s, z);
+    };
+    const Tensor v = rounded(in, 0.02f, 60);
+    const Tensor filter = dequantize_linear(constant(w), constant(by_channel), {}, 0);
+    Tensor y = rounded(relu(conv2d(v, filter, constant(bias8), {1}, {1})), 0.01f, 0);
+    y = rounded(y + y, 0.02f, 0);
+    y = rounded(max_pool2d(y, {2}), 0.02f, 0);
+    y = rounded(adaptive_avg_pool2d(y, {1, 1}), 0.015f, 3).reshape({1, 8});
+    const Tensor matrix = dequantize_linear(constant(m), number(0.004f));
+    return rounded(linear(rounded(y, 0.015f, 3), matrix, constant(bias5)), 0.05f, 128);
+  };
+  const auto report = export_tflite(net, x, path_);
+  EXPECT_LE(report.largest_error, 0.0501);  // a code of the result
+  const OnnxModel back = OnnxModel::load(path_);
+  std::map<std::string, int> ops;
+  for (const OnnxNode& n : back.proto().graph.nodes)
+    if (n.domain == kOnnxTflite) ++ops[n.op];
+  EXPECT_EQ(ops["Conv"], 1);
+  EXPECT_EQ(ops["Add"], 1);
+  EXPECT_EQ(ops["MatMul"], 1);
+  EXPECT_EQ(ops["Quantize"], 1);  // the input alone
+  // Whole codes, as the floats that they stand for.
+  const Tensor steps = back({x})[0] / 0.05;
+  EXPECT_LT((steps - round(steps)).abs().max().item<float>(), 1e-4f);
 }
 
 // docs/tensorflow.md lists what is read.

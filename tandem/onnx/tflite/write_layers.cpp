@@ -52,7 +52,7 @@ WrittenWindow window_of(const TfliteNode& n, std::vector<int64_t> kernel) {
   return w;
 }
 
-/// x [n, h, w, c] with what the window adds.
+/// x [n, h, w, c] with what the window adds; codes keep their scales.
 int padded(const TfliteNode& n, int x, const WrittenWindow& w, float value) {
   if (w.before[0] + w.before[1] + w.after[0] + w.after[1] == 0) return x;
   TfliteShape s = n.w.shape_of(x);
@@ -63,9 +63,20 @@ int padded(const TfliteNode& n, int x, const WrittenWindow& w, float value) {
     s[d + 1] += w.before[d] + w.after[d];
   }
   const int sizes = n.w.constant(tandem::tensor(pads, {4, 2}).to(DType::i32));
-  if (value == 0) return n.w.op(34, {x, sizes}, s, OnnxType::f32, {22});
-  return n.w.op(60, {x, sizes, n.w.constant(tandem::full({}, value, DType::f32))}, s, OnnxType::f32,
-                {43});
+  const bool codes = !n.w.scales(x).scale.empty();
+  const OnnxType type = codes ? OnnxType::i8 : OnnxType::f32;
+  int t = -1;
+  if (codes) {
+    const int zero = n.w.constant(full(Shape(), value, DType::i8));
+    n.w.scaled(zero, n.w.scales(x));
+    t = n.w.op(60, {x, sizes, zero}, s, type, {43, {}, -1, 2});
+    n.w.scaled(t, n.w.scales(x));
+  } else if (value == 0) {
+    t = n.w.op(34, {x, sizes}, s, type, {22});
+  } else {
+    t = n.w.op(60, {x, sizes, n.w.constant(full(Shape(), value, DType::f32))}, s, type, {43});
+  }
+  return t;
 }
 
 TfliteOptions windowed(uint8_t kind, const WrittenWindow& w) {
@@ -95,12 +106,27 @@ std::optional<ChannelLine> line_of(TfliteWriter& w, const OnnxNode& norm) {
   return ChannelLine{factor, v[1] - v[2] * factor};
 }
 
+}  // namespace
+
+int tflite_conv_window(const TfliteNode& n, int x, std::vector<int64_t> kernel, bool depthwise,
+                       int64_t multiplier, float value, TfliteOptions& options) {
+  const WrittenWindow w = window_of(n, std::move(kernel));
+  options = windowed(depthwise ? 2 : 1, w);
+  if (depthwise) options.fields.add<int32_t>(3, static_cast<int32_t>(multiplier));
+  options.activation = depthwise ? 4 : 3;
+  options.fields.add<int32_t>(depthwise ? 5 : 4, static_cast<int32_t>(w.dilation[1]));
+  options.fields.add<int32_t>(depthwise ? 6 : 5, static_cast<int32_t>(w.dilation[0]));
+  options.version = depthwise && (w.dilation[0] > 1 || w.dilation[1] > 1) ? 2 : 1;
+  return padded(n, x, w, value);
+}
+
+namespace {
+
 void write_conv(TfliteNode& n) {
   if (n.w.shape(n.in(0)).size() != 4) n.w.lacks(n.n, "a convolution that is not one of images");
   if (!n.w.is_known(n.in(1))) n.w.lacks(n.n, "a computed weight");
   Tensor weight = n.w.tensor(n.in(1));
   const int64_t o = weight.size(0), group = n.attr("group", 1), c = n.w.shape(n.in(0))[1];
-  const WrittenWindow w = window_of(n, {weight.size(2), weight.size(3)});
   int bias = -1;
   std::string result = n.out();
   // A batch norm after it is a factor and an offset of each channel.
@@ -118,13 +144,9 @@ void write_conv(TfliteNode& n) {
   const bool depthwise = group == c && group > 1;
   const int filter = n.w.constant(
       contiguous(depthwise ? permute(weight, {1, 2, 3, 0}) : permute(weight, {0, 2, 3, 1})));
-  TfliteOptions options = windowed(depthwise ? 2 : 1, w);
-  if (depthwise) options.fields.add<int32_t>(3, static_cast<int32_t>(o / c));
-  options.activation = depthwise ? 4 : 3;
-  options.fields.add<int32_t>(depthwise ? 5 : 4, static_cast<int32_t>(w.dilation[1]));
-  options.fields.add<int32_t>(depthwise ? 6 : 5, static_cast<int32_t>(w.dilation[0]));
-  options.version = depthwise && (w.dilation[0] > 1 || w.dilation[1] > 1) ? 2 : 1;
-  const int x = padded(n, n.w.last(n.in(0)), w, 0);
+  TfliteOptions options;
+  const int x = tflite_conv_window(n, n.w.last(n.in(0)), {weight.size(2), weight.size(3)},
+                                   depthwise, o / c, 0, options);
   if (bias < 0) bias = bias_of(n, 2, o);
   n.w.set(result,
           n.w.op(depthwise ? 4 : 3, {x, filter, bias}, last_shape(n.w.shape(n.out())),
@@ -178,6 +200,25 @@ Tensor counts_of(const TfliteNode& n, const WrittenWindow& w) {
   return (sides[0].reshape({1, -1, 1, 1}) * sides[1].reshape({1, 1, -1, 1}));
 }
 
+}  // namespace
+
+bool tflite_pool_window(const TfliteNode& n, const std::string& x, bool largest,
+                        TfliteOptions& options, int& to) {
+  const WrittenWindow w = window_of(n, n.list("kernel_shape"));
+  const bool plain = w.before == std::vector<int64_t>{0, 0} && w.after == w.before;
+  if (w.dilation != std::vector<int64_t>{1, 1} || n.n.outputs.size() > 1) return false;
+  if (!largest && (!plain || (w.same && n.attr("count_include_pad", 0)))) return false;
+  options = windowed(5, w);
+  options.fields.add<int32_t>(3, static_cast<int32_t>(w.kernel[1]));
+  options.fields.add<int32_t>(4, static_cast<int32_t>(w.kernel[0]));
+  options.activation = 5;
+  constexpr float kLeast = -128;
+  to = padded(n, n.w.last(x), w, kLeast);
+  return true;
+}
+
+namespace {
+
 void write_pool(TfliteNode& n) {
   if (n.w.shape(n.in(0)).size() != 4) n.w.lacks(n.n, "a pool that is not one of images");
   if (n.n.outputs.size() > 1 && !n.n.outputs[1].empty()) n.w.lacks(n.n, "the places of maxima");
@@ -228,20 +269,45 @@ int batch_matmul(const TfliteNode& n, int a, int b) {
   return n.w.op(126, {a, b}, n.w.shape(n.out()), OnnxType::f32, std::move(o));
 }
 
+}  // namespace
+
+WrittenBias tflite_bias(const TfliteNode& n, int64_t channels) {
+  const auto fits = [&](const std::string& name) {
+    return n.w.is_known(name) && n.w.shape(name) == TfliteShape{channels};
+  };
+  if (n.has(2)) return {fits(n.in(2)) ? n.in(2) : "", n.out(), nullptr};
+  const OnnxNode* next = n.w.only_reader(n.out());
+  if (next && next->op == "Add" && next->inputs.size() == 2)
+    if (const std::string& other = next->inputs[next->inputs[0] == n.out() ? 1 : 0]; fits(other))
+      return {other, next->outputs[0], next};
+  return {"", n.out(), nullptr};
+}
+
+namespace {
+
 void write_gemm(TfliteNode& n) {
   if (n.number("alpha", 1) != 1 || n.number("beta", 1) != 1) n.w.lacks(n.n, "a factor");
   const TfliteShape y = n.w.shape(n.out());
   int a = n.w.plain(n.in(0));
   if (n.attr("transA", 0)) a = n.w.transposed(a, {1, 0});
   if (n.w.is_known(n.in(1))) {
-    Tensor b = n.w.tensor(n.in(1));
-    if (!n.attr("transB", 0)) b = b.transpose(0, 1);
-    const bool bias = n.has(2) && n.w.shape(n.in(2)) == TfliteShape{y[1]};
-    int t = n.w.op(
-        9, {a, n.w.constant(contiguous(b)), bias ? n.w.plain(n.in(2)) : bias_of(n, 1000, y[1])}, y,
-        OnnxType::f32, matrix_options(false));
-    if (n.has(2) && !bias) t = n.w.op(0, {t, n.w.plain(n.in(2))}, y, OnnxType::f32, {11, {}, 0});
-    return n.w.set(n.out(), t);
+    int weight = -1;
+    if (const auto stored = n.w.stored_codes(n.in(1));
+        stored && stored->codes.dtype() == DType::i8 && n.attr("transB", 0)) {
+      const int codes = n.w.constant(stored->codes);  // floats when the file is loaded
+      n.w.scaled(codes, stored->scales);
+      weight = n.w.op(6, {codes}, n.w.shape(n.in(1)), OnnxType::f32, {38, {}, -1, 5});
+    } else {
+      const Tensor b = n.w.tensor(n.in(1));
+      weight = n.w.constant(contiguous(n.attr("transB", 0) ? b : b.transpose(0, 1)));
+    }
+    const WrittenBias bias = tflite_bias(n, y.back());
+    const int t =
+        n.w.op(9, {a, weight, bias.name.empty() ? bias_of(n, 1000, y[1]) : n.w.plain(bias.name)}, y,
+               OnnxType::f32, matrix_options(false));
+    if (bias.adds) n.w.leave_out(bias.adds);
+    if (!n.has(2) || bias.name == n.in(2)) return n.w.set(bias.result, t);
+    return n.w.set(n.out(), n.w.op(0, {t, n.w.plain(n.in(2))}, y, OnnxType::f32, {11, {}, 0}));
   }
   int b = n.w.plain(n.in(1));
   if (n.attr("transB", 0)) b = n.w.transposed(b, {1, 0});

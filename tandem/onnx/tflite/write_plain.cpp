@@ -71,6 +71,18 @@ void write_activation(TfliteNode& n) {
   const Operands o = operands(n);
   n.w.set(n.out(), pointwise(n, o, code), o.last);
 }
+// Bounds of 0 and 6, which older exports write so, are activations.
+template <int code>
+void write_bound(TfliteNode& n) {
+  for (const size_t i : {0, 1}) {
+    if (n.n.inputs.size() != 2 || !n.w.is_known(n.in(i)) || n.w.tensor(n.in(i)).numel() != 1)
+      continue;
+    const auto bound = n.w.tensor(n.in(i)).to(DType::f32).reshape({}).item<float>();
+    if (code == 55 && bound == 0 && n.w.fuse(n.in(1 - i), 1, n.out())) return;
+    if (code == 57 && bound == 6 && n.w.fuse(n.in(1 - i), 3, n.out(), 1)) return;
+  }
+  write_same<code, 39>(n);
+}
 void write_clip(TfliteNode& n) {
   const auto bound = [&](size_t i, const char* name, float none) {
     if (!n.has(i)) return n.number(name, none);
@@ -358,8 +370,8 @@ std::vector<TfliteWriteRow> tflite_plain_writes() {
           {"Mul", write_same<18, 21, 0>},
           {"Div", write_same<42, 29, 0>},
           {"Pow", write_same<78, 56>},
-          {"Max", write_same<55, 39>},
-          {"Min", write_same<57, 39>},
+          {"Max", write_bound<55>},
+          {"Min", write_bound<57>},
           {"Equal", write_same<71, 53>},
           {"Less", write_same<58, 41>},
           {"LessOrEqual", write_same<63, 46>},

@@ -67,8 +67,10 @@ TfliteWriter::TfliteWriter(const OnnxModelProto& model, std::map<std::string, On
     shapes_[name] = v.shape();
     types_[name] = v.type();
   }
-  for (const OnnxNode& n : model.graph.nodes)
+  for (const OnnxNode& n : model.graph.nodes) {
     for (const std::string& i : n.inputs) ++reads_[i];
+    for (const std::string& o : n.outputs) makers_[o] = &n;
+  }
   for (const OnnxPort& p : model.graph.outputs) reads_[p.name] += 2;
   find_known(values);
 }
@@ -93,6 +95,7 @@ std::vector<int64_t> TfliteWriter::ints(const std::string& name) const {
 }
 
 int TfliteWriter::plain(const std::string& name) {
+  make_numbers(name);
   Places& p = places_[name];
   if (p.plain >= 0) return p.plain;
   if (is_known(name)) return p.plain = constant(tensor(name));
@@ -102,6 +105,7 @@ int TfliteWriter::plain(const std::string& name) {
 }
 
 int TfliteWriter::last(const std::string& name) {
+  make_numbers(name);
   Places& p = places_[name];
   if (p.last >= 0) return p.last;
   if (is_known(name))
@@ -111,6 +115,8 @@ int TfliteWriter::last(const std::string& name) {
                                    : transposed(plain(name), to_last());
 }
 bool TfliteWriter::prefers_last(const std::string& name) const {
+  if (const auto n = numbers_of_.find(name); n != numbers_of_.end() && !places_.count(name))
+    return prefers_last(n->second.codes);
   const auto it = places_.find(name);
   return it != places_.end() && it->second.plain < 0 && it->second.last >= 0;
 }
@@ -159,7 +165,10 @@ int TfliteWriter::transposed(int tensor, const std::vector<int64_t>& order) {
   TfliteShape s;
   for (const int64_t d : order) s.push_back(shape_of(tensor)[static_cast<size_t>(d)]);
   const OnnxType type = tensors_[static_cast<size_t>(tensor)].type;
-  return op(39, {tensor, constant(order)}, s, type, {26});
+  const int t =
+      op(39, {tensor, constant(order)}, s, type, {26, {}, -1, type == OnnxType::i8 ? 2 : 1});
+  scaled(t, scales(tensor));
+  return t;
 }
 int TfliteWriter::reshaped(int tensor, const TfliteShape& shape) {
   TfliteOptions o{17};
@@ -167,7 +176,9 @@ int TfliteWriter::reshaped(int tensor, const TfliteShape& shape) {
   for (const int64_t d : shape) sizes.push_back(static_cast<int32_t>(d));
   o.fields.add_numbers(0, sizes);
   const OnnxType type = tensors_[static_cast<size_t>(tensor)].type;
-  return op(22, {tensor, constant(shape)}, shape, type, std::move(o));
+  const int t = op(22, {tensor, constant(shape)}, shape, type, std::move(o));
+  scaled(t, scales(tensor));
+  return t;
 }
 
 const OnnxNode* TfliteWriter::only_reader(const std::string& name) const {
@@ -178,7 +189,8 @@ const OnnxNode* TfliteWriter::only_reader(const std::string& name) const {
   return nullptr;
 }
 
-bool TfliteWriter::fuse(const std::string& name, int8_t activation, const std::string& result) {
+bool TfliteWriter::fuse(const std::string& name, int8_t activation, const std::string& result,
+                        int8_t before) {
   const auto p = places_.find(name);
   if (p == places_.end() || reads_[name] != 1) return false;
   const bool last = p->second.plain < 0;
@@ -186,10 +198,70 @@ bool TfliteWriter::fuse(const std::string& name, int8_t activation, const std::s
   const auto made = made_by_.find(tensor);
   if (made == made_by_.end()) return false;
   Operator& o = ops_[made->second];
-  if (o.options.activation < 0 || o.fused != 0) return false;
+  if (o.options.activation < 0 || o.fused != before) return false;
   o.fused = activation;
   set(result, tensor, last);
   return true;
+}
+
+void TfliteWriter::fuse_into(int tensor, int8_t activation) {
+  ops_.at(made_by_.at(tensor)).fused = activation;
+}
+
+// ---- codes
+
+const OnnxNode* TfliteWriter::maker(const std::string& name) const {
+  const auto it = makers_.find(name);
+  return it == makers_.end() ? nullptr : it->second;
+}
+
+std::optional<TfliteScales> TfliteWriter::scales_of(const OnnxNode& n) const {
+  const auto number = [&](size_t i) -> std::optional<double> {
+    if (n.inputs.size() <= i || n.inputs[i].empty()) return 0;
+    if (!is_known(n.inputs[i]) || tensor(n.inputs[i]).numel() != 1) return {};
+    return tensor(n.inputs[i]).to(DType::f64).reshape({}).item<double>();
+  };
+  const std::string& codes = n.op == "QuantizeLinear" ? n.outputs[0] : n.inputs[0];
+  const OnnxType type = types_.at(codes);
+  const auto scale = number(1), zero = number(2);
+  if (!scale || !zero || !(*scale > 0) || (type != OnnxType::u8 && type != OnnxType::i8)) return {};
+  TfliteScales s;
+  s.scale = {static_cast<float>(*scale)};
+  s.zero = {static_cast<int64_t>(*zero) - (type == OnnxType::u8 ? 128 : 0)};
+  return s;
+}
+
+std::optional<TfliteWriter::Codes> TfliteWriter::codes_of(const std::string& name) const {
+  const auto it = numbers_of_.find(name);
+  if (it == numbers_of_.end()) return {};
+  return it->second;
+}
+
+void TfliteWriter::stands_for(const std::string& name, const std::string& codes) {
+  const Places& p = places_[codes];
+  numbers_of_[name] = {codes, scales(p.last >= 0 ? p.last : p.plain)};
+}
+
+void TfliteWriter::make_numbers(const std::string& name) {
+  const auto n = numbers_of_.find(name);
+  if (n == numbers_of_.end() || places_.count(name)) return;
+  const bool last = prefers_last(n->second.codes);
+  const int codes = last ? this->last(n->second.codes) : plain(n->second.codes);
+  set(name, op(6, {codes}, shape_of(codes), OnnxType::f32, {38, {}, -1, 2}), last);
+}
+
+std::optional<TfliteWriter::StoredCodes> TfliteWriter::stored_codes(const std::string& name) const {
+  const OnnxNode* n = maker(name);
+  if (!n || n->op != "DequantizeLinear" || !is_known(n->inputs[0]) || !is_known(n->inputs[1]))
+    return {};
+  StoredCodes s;
+  s.codes = tensor(n->inputs[0]);
+  s.scales.scale = tensor(n->inputs[1]).to(DType::f32).reshape({-1}).to_vector<float>();
+  if (n->inputs.size() > 2 && !n->inputs[2].empty()) s.scales.zero = ints(n->inputs[2]);
+  s.scales.zero.resize(s.scales.scale.size());
+  const OnnxAttribute* axis = attribute_of(*n, "axis");
+  s.scales.axis = s.scales.scale.size() == 1 ? 0 : axis ? axis->int_value : 1;
+  return s;
 }
 
 void TfliteWriter::lacks(const OnnxNode& n, const std::string& what) const {
@@ -229,6 +301,13 @@ std::string TfliteWriter::file(const std::vector<int>& inputs,
     t.add<int8_t>(1, schema_type(w.type));
     t.add<uint32_t>(2, w.buffer);
     t.add_text(3, w.name);
+    if (!w.scales.scale.empty()) {
+      io::FlatWriter q;
+      q.add_numbers(2, w.scales.scale);
+      q.add_numbers(3, w.scales.zero);
+      q.add<int32_t>(6, static_cast<int32_t>(w.scales.axis));
+      t.add_table(4, std::move(q));
+    }
     t.add<uint8_t>(8, 1);
     tensors.push_back(std::move(t));
   }
@@ -278,10 +357,13 @@ std::string TfliteWriter::run() {
   for (const OnnxNode& n : model_.graph.nodes) {
     if (is_known(n.outputs[0]) || left_out_.count(&n)) continue;
     TfliteNode node{*this, n};
-    find_tflite_write(n.op)(node);
+    if (!write_as_codes(node)) find_tflite_write(n.op)(node);
   }
   for (const OnnxPort& p : model_.graph.outputs) {
     int t = plain(p.name);
+    TD_CHECK(tensors_[static_cast<size_t>(t)].type == types_.at(p.name), Unsupported,
+             "the output '{}' is of codes of {}, which TFLite's layers do not give", p.name,
+             to_string(types_.at(p.name)));
     // An output that is an input, a constant or another output gets a tensor of its own.
     if (!made_by_.count(t) || std::count(outputs.begin(), outputs.end(), t))
       t = reshaped(t, shape(p.name));
@@ -294,7 +376,7 @@ std::string TfliteWriter::run() {
 TfliteWrite find_tflite_write(std::string_view op) {
   static const auto* const rows = [] {
     auto* all = new std::map<std::string, TfliteWrite, std::less<>>;
-    for (const auto& family : {tflite_layer_writes(), tflite_plain_writes()})
+    for (const auto& family : {tflite_layer_writes(), tflite_plain_writes(), tflite_code_writes()})
       for (const TfliteWriteRow& r : family) all->emplace(r.op, r.write);
     return all;
   }();
@@ -303,7 +385,7 @@ TfliteWrite find_tflite_write(std::string_view op) {
 }
 std::vector<std::string> tflite_written_ops() {
   std::vector<std::string> names;
-  for (const auto& family : {tflite_layer_writes(), tflite_plain_writes()})
+  for (const auto& family : {tflite_layer_writes(), tflite_plain_writes(), tflite_code_writes()})
     for (const TfliteWriteRow& r : family) names.emplace_back(r.op);
   std::sort(names.begin(), names.end());
   return names;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "tandem/io/flatbuffer.h"
 #include "tandem/onnx/model.h"
+#include "tandem/onnx/tflite/model_internal.h"
 
 namespace tandem::onnx {
 
@@ -63,15 +65,44 @@ class TfliteWriter {
   const OnnxNode* only_reader(const std::string& name) const;
   void leave_out(const OnnxNode* n) { left_out_.insert(n); }
   /// Puts an activation into the operator that gives `name`, if nothing else reads that.
-  bool fuse(const std::string& name, int8_t activation, const std::string& result);
+  bool fuse(const std::string& name, int8_t activation, const std::string& result,
+            int8_t before = 0);
+  void fuse_into(int tensor, int8_t activation);
   [[noreturn]] void lacks(const OnnxNode& n, const std::string& what) const;
 
+  // ---- codes (write_codes.cpp)
+  /// A value that stands for another one's codes, and how.
+  struct Codes {
+    std::string codes;
+    TfliteScales scales;
+  };
+  std::optional<Codes> codes_of(const std::string& name) const;
+  /// The scale and the zero point of a QuantizeLinear or DequantizeLinear of activations, for int8.
+  std::optional<TfliteScales> scales_of(const OnnxNode& n) const;
+  /// `name` is what the codes stand for; it becomes floats where they are read.
+  void stands_for(const std::string& name, const std::string& codes);
+  /// The codes and scales that a known value was dequantised from.
+  struct StoredCodes {
+    Tensor codes;
+    TfliteScales scales;
+  };
+  std::optional<StoredCodes> stored_codes(const std::string& name) const;
+  void scaled(int tensor, const TfliteScales& scales) {
+    tensors_.at(static_cast<size_t>(tensor)).scales = scales;
+  }
+  const TfliteScales& scales(int tensor) const {
+    return tensors_.at(static_cast<size_t>(tensor)).scales;
+  }
+
  private:
+  void make_numbers(const std::string& name);
+  const OnnxNode* maker(const std::string& name) const;
   struct Written {
     TfliteShape shape;
     OnnxType type = OnnxType::undefined;
     uint32_t buffer = 0;
     std::string name;
+    TfliteScales scales = {};
   };
   struct Operator {
     int code = 0;
@@ -94,6 +125,8 @@ class TfliteWriter {
   std::map<std::string, int> reads_;
   std::map<int, size_t> made_by_;
   std::set<const OnnxNode*> left_out_;
+  std::map<std::string, Codes> numbers_of_;
+  std::map<std::string, const OnnxNode*> makers_;
   std::vector<Written> tensors_;
   std::vector<std::string> buffers_;
   std::vector<Operator> ops_;
@@ -128,5 +161,21 @@ struct TfliteWriteRow {
 };
 std::vector<TfliteWriteRow> tflite_layer_writes();
 std::vector<TfliteWriteRow> tflite_plain_writes();
+std::vector<TfliteWriteRow> tflite_code_writes();
+/// A node between codes as one operator of them; false: it has no such form.
+bool write_as_codes(TfliteNode& n);
+/// The bias of a matrix product: its third input, or what the only node that reads it adds.
+struct WrittenBias {
+  std::string name;                ///< "": there is none of `channels` known numbers
+  std::string result;              ///< what the product with its bias is called
+  const OnnxNode* adds = nullptr;  ///< the node that the bias stands in
+};
+WrittenBias tflite_bias(const TfliteNode& n, int64_t channels);
+/// The options of a convolution by the node's window, and x [n, h, w, c] padded with `value`.
+int tflite_conv_window(const TfliteNode& n, int x, std::vector<int64_t> kernel, bool depthwise,
+                       int64_t multiplier, float value, TfliteOptions& options);
+/// The same of a pool; false: padding has no such form.
+bool tflite_pool_window(const TfliteNode& n, const std::string& x, bool largest,
+                        TfliteOptions& options, int& padded);
 
 }  // namespace tandem::onnx
