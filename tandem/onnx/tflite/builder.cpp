@@ -269,6 +269,7 @@ Names TfliteBuilder::call(uint32_t index, const Names& inputs) {
                      inputs.size()));
   if (++depth_ > kMostCalls)
     fail(fmt::format("subgraphs call each other more than {} deep", kMostCalls));
+  Budget::count(g.tensors.size());
   TfliteScope s{g, std::vector<std::string>(g.tensors.size()), {}};
   for (size_t i = 0; i < inputs.size(); ++i) s.values[static_cast<size_t>(g.inputs[i])] = inputs[i];
   run_ops(s);
