@@ -58,6 +58,8 @@ class TfliteFile {
     if (!custom_options.empty()) o.add_bytes(5, custom_options);
     ops_.push_back(std::move(o));
   }
+  /// The tensor keeps its value from call to call.
+  void variable(int tensor) { tensors_[static_cast<size_t>(tensor)].add<uint8_t>(5, 1); }
   /// Ends a subgraph.
   void graph(const std::string& name, const std::vector<int32_t>& in,
              const std::vector<int32_t>& out) {

@@ -95,6 +95,26 @@ TEST_F(TfliteTest, BranchesAndVariables) {
   EXPECT_TRUE(equal(second[1], tensor({15.0f, 28.5f})));
 }
 
+// What each filter remembers, over three steps.
+TEST_F(TfliteTest, MemoryOfFilters) {
+  TfliteFile f;
+  const int x = f.tensor("x", TfliteFile::f32, {1, 2});
+  const int w = f.constant<float>("w", TfliteFile::f32, {2, 2}, {1, 0, 0, 2});
+  const int t = f.constant<float>("t", TfliteFile::f32, {2, 2}, {0.5f, 1, -1, 1});
+  const int memory = f.tensor("memory", TfliteFile::f32, {1, 4}),
+            y = f.tensor("y", TfliteFile::f32, {1, 1});
+  f.variable(memory);
+  io::FlatWriter rank;
+  rank.add<int32_t>(0, 2);
+  f.op(27, {x, w, t, -1, memory}, {y}, rank);
+  f.graph("main", {x}, {y});
+  OnnxStepper step(load(f.bytes()));
+  // Filter 0: half of the step before and all of this one. Filter 1: twice the difference.
+  const float in[3][2] = {{1, 1}, {2, 4}, {0, 5}}, want[3] = {1 + 2, 2.5f + 6, 1 + 2};
+  for (int k = 0; k < 3; ++k)
+    EXPECT_FLOAT_EQ(step({tensor({in[k][0], in[k][1]}).reshape({1, 2})})[0].item<float>(), want[k]);
+}
+
 TEST_F(TfliteTest, SignaturesChooseSubgraphs) {
   TfliteFile f;
   for (const int code : {92, 59}) {

@@ -256,6 +256,7 @@ def numbers(random):
         yield "GELU", one(random, "f32", 150, "Gelu", approximate=tanh), 0
     for most, each in ((10, 1), (40, 1), (6, 2)):
         yield "TFLite_Detection_PostProcess", detections(random, most=most, each=each), 0
+    yield "SVDF", remembered(random), 0
     yield "LSTM", recurrent(random, False, False), 0
     yield "LSTM with peepholes", recurrent(random, True, True), 0
 
@@ -274,6 +275,15 @@ def detections(random, anchors=60, classes=5, each=1, most=10):
                                      use_regular_nms=False, nms_score_threshold=0.3, nms_iou_threshold=0.5,
                                      num_classes=classes, y_scale=10.0, x_scale=10.0, h_scale=5.0, w_scale=5.0))
     m.graph.operators[0].customOptions = np.frombuffer(options, np.uint8)
+    return m
+
+
+def remembered(random, batch=2, size=4, units=3, rank=2, steps=5):
+    m = Model(random)
+    x, memory = m.input("f32", [batch, size]), m.tensor("f32", [batch, units * rank * steps])
+    m.graph.tensors[memory].isVariable = True
+    w = [m.tensor("f32", s, value=m.values("f32", s)) for s in ([units * rank, size], [units * rank, steps], [units])]
+    m.op(27, [x] + w + [memory], [m.tensor("f32", [batch, units])], "SVDF", rank=rank, fusedActivationFunction=1)
     return m
 
 
