@@ -10,6 +10,7 @@
 #include "tandem/graph/context.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/onnx/export.h"
+#include "tandem/onnx/tflite_export.h"
 #include "tandem/quant/qat.h"
 #include "tandem/recipe/open_run.h"
 #include "tandem/tensor/strided.h"
@@ -142,6 +143,19 @@ OnnxFile write_onnx(const ModelSource& source, const std::string& out, const Onn
         return model.run({x.begin(), x.end()});
       },
       random_inputs(model), out, options);
+  return {fmt::format("{}: {}", out, r.to_string()), model.random_weights};
+}
+
+OnnxFile write_tflite(const ModelSource& source, const std::string& out, const OnnxFileOptions& o) {
+  LoadedModel model = load_any(source);
+  const onnx::OnnxExportOptions names = export_options(model, o, false);
+  const auto r = onnx::export_tflite_function(
+      [&](std::span<const Tensor> x) {
+        NoGradGuard no_grad;
+        return model.run({x.begin(), x.end()});
+      },
+      random_inputs(model), out,
+      {.input_names = names.input_names, .output_names = names.output_names});
   return {fmt::format("{}: {}", out, r.to_string()), model.random_weights};
 }
 

@@ -31,6 +31,10 @@ struct OnnxFile {
 /// Value for a dimension in `dynamic` that no input has, Shape for one that the model fixes.
 TD_API OnnxFile write_onnx(const ModelSource& source, const std::string& out,
                            const OnnxFileOptions& options = {});
+/// The model as a .tflite file, with the sizes of the example. Throws Unsupported for ops that
+/// TFLite has no form for.
+TD_API OnnxFile write_tflite(const ModelSource& source, const std::string& out,
+                             const OnnxFileOptions& options = {});
 /// A run's folder, or what load_model() takes.
 TD_API LoadedModel load_any(const ModelSource& source);
 /// The names of the model's inputs and outputs and, if `open`, its open dimensions; sets the sizes

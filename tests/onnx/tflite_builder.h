@@ -42,7 +42,8 @@ class TfliteFile {
                       axis);
   }
   void op(int code, const std::vector<int32_t>& in, const std::vector<int32_t>& out,
-          io::FlatWriter options = {}, const std::string& custom = "", int version = 1) {
+          io::FlatWriter options = {}, const std::string& custom = "", int version = 1,
+          const std::string& custom_options = "") {
     io::FlatWriter c, o;
     c.add<int8_t>(0, static_cast<int8_t>(code < 127 ? code : 127));
     if (!custom.empty()) c.add_text(1, custom);
@@ -54,8 +55,11 @@ class TfliteFile {
     o.add_numbers(2, out);
     o.add<uint8_t>(3, kind_of(code));
     o.add_table(4, std::move(options));
+    if (!custom_options.empty()) o.add_bytes(5, custom_options);
     ops_.push_back(std::move(o));
   }
+  /// The tensor keeps its value from call to call.
+  void variable(int tensor) { tensors_[static_cast<size_t>(tensor)].add<uint8_t>(5, 1); }
   /// Ends a subgraph.
   void graph(const std::string& name, const std::vector<int32_t>& in,
              const std::vector<int32_t>& out) {

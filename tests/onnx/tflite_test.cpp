@@ -10,10 +10,14 @@
 
 #include "tandem/compile/compile.h"
 #include "tandem/init.h"
+#include "tandem/nn/nn.h"
+#include "tandem/onnx/import/rows.h"
 #include "tandem/onnx/onnx.h"
 #include "tandem/onnx/stepper.h"
 #include "tandem/onnx/tensorflow.h"
+#include "tandem/onnx/tflite_export.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
 #include "tests/onnx/tflite_builder.h"
 
 namespace tandem::onnx {
@@ -42,6 +46,15 @@ class TfliteTest : public testing::Test {
   }
   std::string path_;
 };
+
+constexpr char kDetectionOptions[] =
+    "\155\141\170\137\144\145\164\145\143\164\151\157\156\163\000\156\155\163\137\151\157\165"
+    "\137\164\150\162\145\163\150\157\154\144\000\156\155\163\137\163\143\157\162\145\137\164"
+    "\150\162\145\163\150\157\154\144\000\156\165\155\137\143\154\141\163\163\145\163\000\004"
+    "\102\064\043\020\000\000\006\000\000\000\000\000\000\000\001\000\000\000\000\000\000\000"
+    "\004\000\000\000\000\000\000\000\003\000\000\000\000\000\000\000\000\000\000\000\000\000"
+    "\340\077\232\231\231\231\231\231\271\077\002\000\000\000\000\000\000\000\007\017\017\007"
+    "\044\047\001";
 
 Tensor tflite_pattern(const Shape& shape) {
   const int64_t n = shape.numel().value();
@@ -80,6 +93,26 @@ TEST_F(TfliteTest, BranchesAndVariables) {
   EXPECT_TRUE(equal(first[1], tensor({14.0f, 29.0f})));
   EXPECT_TRUE(equal(second[0], tensor({1.0f, -0.5f})));
   EXPECT_TRUE(equal(second[1], tensor({15.0f, 28.5f})));
+}
+
+// What each filter remembers, over three steps.
+TEST_F(TfliteTest, MemoryOfFilters) {
+  TfliteFile f;
+  const int x = f.tensor("x", TfliteFile::f32, {1, 2});
+  const int w = f.constant<float>("w", TfliteFile::f32, {2, 2}, {1, 0, 0, 2});
+  const int t = f.constant<float>("t", TfliteFile::f32, {2, 2}, {0.5f, 1, -1, 1});
+  const int memory = f.tensor("memory", TfliteFile::f32, {1, 4}),
+            y = f.tensor("y", TfliteFile::f32, {1, 1});
+  f.variable(memory);
+  io::FlatWriter rank;
+  rank.add<int32_t>(0, 2);
+  f.op(27, {x, w, t, -1, memory}, {y}, rank);
+  f.graph("main", {x}, {y});
+  OnnxStepper step(load(f.bytes()));
+  // Filter 0: half of the step before and all of this one. Filter 1: twice the difference.
+  const float in[3][2] = {{1, 1}, {2, 4}, {0, 5}}, want[3] = {1 + 2, 2.5f + 6, 1 + 2};
+  for (int k = 0; k < 3; ++k)
+    EXPECT_FLOAT_EQ(step({tensor({in[k][0], in[k][1]}).reshape({1, 2})})[0].item<float>(), want[k]);
 }
 
 TEST_F(TfliteTest, SignaturesChooseSubgraphs) {
@@ -218,6 +251,139 @@ TEST_F(TfliteTest, BrokenFilesAreRefused) {
   EXPECT_NE(refusal(late.bytes(4), ErrorKind::Format).find("version is 4"), std::string::npos);
 }
 
+// Two boxes that overlap and one apart, of two classes behind a background.
+TEST_F(TfliteTest, Detections) {
+  TfliteFile f;
+  const int boxes = f.tensor("boxes", TfliteFile::f32, {1, 3, 4});
+  const int scores = f.tensor("scores", TfliteFile::f32, {1, 3, 3});
+  const int anchors = f.constant<float>(
+      "anchors", TfliteFile::f32, {3, 4},
+      {0.25f, 0.25f, 0.5f, 0.5f, 0.25f, 0.3f, 0.5f, 0.5f, 0.75f, 0.75f, 0.5f, 0.5f});
+  const int corners = f.tensor("corners", TfliteFile::f32, {1, 3, 4});
+  const int classes = f.tensor("classes", TfliteFile::f32, {1, 3});
+  const int best = f.tensor("best", TfliteFile::f32, {1, 3}),
+            count = f.tensor("count", TfliteFile::f32, {1});
+  // {"max_detections": 3, "nms_iou_threshold": 0.5, "nms_score_threshold": 0.1, "num_classes": 2}
+  // as the package flatbuffers writes it.
+  const std::string options(kDetectionOptions, sizeof kDetectionOptions - 1);
+  f.op(32, {boxes, scores, anchors}, {corners, classes, best, count}, {},
+       "TFLite_Detection_PostProcess", 1, options);
+  f.graph("main", {boxes, scores}, {corners, classes, best, count});
+  const OnnxModel net = load(f.bytes());
+  const std::vector<Tensor> in{
+      zeros({1, 3, 4}),
+      tensor({0.0f, 0.1f, 0.8f, 0.0f, 0.9f, 0.2f, 0.9f, 0.3f, 0.05f}).reshape({1, 3, 3})};
+  const std::vector<Tensor> got = net(in);
+  EXPECT_TRUE(equal(got[1], tensor({{0.0f, 0.0f, 0.0f}})));
+  EXPECT_TRUE(equal(got[2], tensor({{0.9f, 0.3f, 0.0f}})));
+  EXPECT_TRUE(equal(got[3], tensor({2.0f})));
+  const Tensor want =
+      tensor({{0.0f, 0.05f, 0.5f, 0.55f}, {0.5f, 0.5f, 1.0f, 1.0f}, {0.0f, 0.0f, 0.0f, 0.0f}});
+  EXPECT_LT((got[0].squeeze(0) - want).abs().max().item<float>(), 1e-6f);
+  auto detect = compile([&](const Tensor& a, const Tensor& b) { return net({a, b})[0]; });
+  EXPECT_TRUE(equal(detect(in[0], in[1]), got[0]));
+}
+
+// What is written is read back by the reader, which knows nothing of the writer. The largest error
+// is that of export_tflite() itself.
+TEST_F(TfliteTest, ExportedNetsReadBack) {
+  manual_seed(3);
+  nn::Sequential net(
+      nn::Conv2d(3, 8, 3, {.stride = 2, .padding = 1, .bias = false}), nn::BatchNorm2d(8),
+      nn::ReLU(), nn::Conv2d(8, 8, 3, {.padding = 2, .dilation = 2, .groups = 8}), nn::Hardswish(),
+      nn::MaxPool2d(3, {.stride = 2, .padding = 1}), nn::Conv2d(8, 6, 2, {.padding = 1}),
+      nn::ReLU6(), nn::AvgPool2d(2, {.stride = 1}), nn::Flatten(), nn::Linear(150, 5));
+  const Tensor x = randn({1, 3, 17, 17});
+  for (int k = 0; k < 3; ++k) net(randn({4, 3, 17, 17}));  // statistics of the norm
+  net.eval();
+  const auto report = export_tflite(net, x, path_, {.input_names = {"image"}});
+  EXPECT_LT(report.relative_error, 1e-5);
+  const OnnxModel back = OnnxModel::load(path_);
+  EXPECT_EQ(back.inputs()[0].name, "image");
+  size_t transposes = 0, convolutions = 0, norms = 0;
+  for (const OnnxNode& n : back.proto().graph.nodes) {
+    convolutions += n.op == "Conv";
+    norms += n.op == "Mul" || n.op == "Sqrt";
+    transposes += n.op == "Transpose" && n.domain == kOnnxTf;
+  }
+  EXPECT_EQ(convolutions, 3u);
+  EXPECT_EQ(norms, 0u);       // it is in the convolution before
+  EXPECT_EQ(transposes, 2u);  // the image on its way in, the features before they are flattened
+}
+
+TEST_F(TfliteTest, ExportedFunctionsReadBack) {
+  const Tensor x = tflite_pattern({2, 4, 6, 6}), m = tflite_pattern({3, 5, 8});
+  const auto check = [&](auto f, const Tensor& in) {
+    const auto report = export_tflite(f, in, path_);
+    EXPECT_LT(report.relative_error, 1e-5) << report.to_string();
+  };
+  const Tensor line = tflite_pattern({8}), w = tflite_pattern({4, 3, 3, 3}) * 0.1,
+               k = tflite_pattern({4, 4, 3, 3}) * 0.1;
+  check([&](const Tensor& v) { return conv_transpose2d(v, constant(w), {}, {2}, {1}, {1}); }, x);
+  check([&](const Tensor& v) { return softmax(conv2d(v, constant(k), {}, {1}, {1}), 1) * v; }, x);
+  check(
+      [&](const Tensor& v) {
+        return cat({conv2d(v, constant(k), {}, {1}, {1}), v}, 1).mean({2, 3});
+      },
+      x);
+  check([&](const Tensor& v) { return avg_pool2d(v, {3}, {2}, {1}, false, false); }, x);
+  check([&](const Tensor& v) { return matmul(v, v.transpose(-1, -2)) + gelu(v).sum(-1, true); }, m);
+  check([&](const Tensor& v) { return layer_norm(v, {8}, constant(line), constant(line)); }, m);
+  check([&](const Tensor& v) { return pad(v, {1, 2}).slice(1, 1, 4).argmax(-1); }, m);
+  check(
+      [&](const Tensor& v) {
+        return where(v > 0, log_softmax(v, 1), flip(v, {2})).reshape({15, 8});
+      },
+      m);
+  check([&](const Tensor& v) { return erf(cumsum(v, 1)); }, m);
+  try {
+    export_tflite([](const Tensor& v) { return acosh(asin(v)); }, m, path_);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::Unsupported);
+    EXPECT_NE(std::string(e.what()).find("1 Acosh, 1 Asin"), std::string::npos) << e.what();
+  }
+}
+
+// Between DequantizeLinear and QuantizeLinear layers become operators of codes.
+TEST_F(TfliteTest, ExportedQuantisedNetsWorkOnCodes) {
+  const Tensor x = tflite_pattern({1, 4, 6, 6});
+  const auto codes = [](const Shape& shape) {
+    return (remainder(arange(shape.numel().value()) * 37, 255) - 127).to(DType::i8).reshape(shape);
+  };
+  const Tensor w = codes({8, 4, 3, 3}), m = codes({5, 8});
+  const Tensor bias8 = tflite_pattern({8}), bias5 = tflite_pattern({5});
+  const Tensor by_channel = arange(1, 9).to(DType::f32) * 0.001;
+  const auto number = [](auto v) { return constant(tensor(v)); };
+  const auto net = [&](const Tensor& in) {
+    const auto rounded = [&](const Tensor& v, float scale, uint8_t zero) {
+      const Tensor s = number(scale), z = constant(full(Shape(), zero, DType::u8));
+      return dequantize_linear(quantize_linear(v, s, z), s, z);
+    };
+    const Tensor v = rounded(in, 0.02f, 60);
+    const Tensor filter = dequantize_linear(constant(w), constant(by_channel), {}, 0);
+    Tensor y = rounded(relu(conv2d(v, filter, constant(bias8), {1}, {1})), 0.01f, 0);
+    y = rounded(y + y, 0.02f, 0);
+    y = rounded(max_pool2d(y, {2}), 0.02f, 0);
+    y = rounded(adaptive_avg_pool2d(y, {1, 1}), 0.015f, 3).reshape({1, 8});
+    const Tensor matrix = dequantize_linear(constant(m), number(0.004f));
+    return rounded(linear(rounded(y, 0.015f, 3), matrix, constant(bias5)), 0.05f, 128);
+  };
+  const auto report = export_tflite(net, x, path_);
+  EXPECT_LE(report.largest_error, 0.0501);  // a code of the result
+  const OnnxModel back = OnnxModel::load(path_);
+  std::map<std::string, int> ops;
+  for (const OnnxNode& n : back.proto().graph.nodes)
+    if (n.domain == kOnnxTflite) ++ops[n.op];
+  EXPECT_EQ(ops["Conv"], 1);
+  EXPECT_EQ(ops["Add"], 1);
+  EXPECT_EQ(ops["MatMul"], 1);
+  EXPECT_EQ(ops["Quantize"], 1);  // the input alone
+  // Whole codes, as the floats that they stand for.
+  const Tensor steps = back({x})[0] / 0.05;
+  EXPECT_LT((steps - round(steps)).abs().max().item<float>(), 1e-4f);
+}
+
 // docs/tensorflow.md lists what is read.
 TEST_F(TfliteTest, OpsAreListedInTheDocs) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
@@ -226,6 +392,9 @@ TEST_F(TfliteTest, OpsAreListedInTheDocs) {
   for (const std::string& op : tflite_ops()) list += (list.empty() ? "" : ", ") + op;
   std::string text;  // lines of the page joined
   for (const char c : docs) text += c == '\n' ? ' ' : c;
+  EXPECT_NE(text.find(list + "."), std::string::npos) << list << ".";
+  list.clear();
+  for (const std::string& op : tflite_exported_ops()) list += (list.empty() ? "" : ", ") + op;
   EXPECT_NE(text.find(list + "."), std::string::npos) << list << ".";
 }
 

@@ -13,6 +13,7 @@
 #include "tandem/onnx/external.h"
 #include "tandem/ops/ops.h"
 #include "tests/io/io_helper.h"
+#include "tests/onnx/tflite_builder.h"
 #include "tests/serve/serve_helper.h"
 #include "tests/support/bits.h"
 #include "tests/support/init.h"
@@ -36,6 +37,8 @@ TEST(Repository, FindsVersionsByPolicyAndNothingOutside) {
   fs::create_directories(t / "a/5");  // still empty
   put_model(t / "b.onnx", scale_model(3));
   put_model(t / "c/some_name.onnx", scale_model(4));
+  put_model(t / "d.tflite", onnx::tflite_network());
+  put_model(t / "e/1/model.tflite", onnx::tflite_network());
   put_model(t / "broken/1/model.onnx", "no model");
   put_model(t / ".hidden/1/model.onnx", scale_model(4));
   put_model(t / "bad key/1/model.onnx", scale_model(4));
@@ -50,7 +53,9 @@ TEST(Repository, FindsVersionsByPolicyAndNothingOutside) {
   EXPECT_EQ(numbers(r, "a"), (std::vector<int64_t>{10}));
   EXPECT_EQ(numbers(r, "b"), (std::vector<int64_t>{1}));
   EXPECT_EQ(numbers(r, "c"), (std::vector<int64_t>{1}));
-  EXPECT_EQ(r.all().size(), 3u);
+  EXPECT_EQ(numbers(r, "d"), (std::vector<int64_t>{1}));
+  EXPECT_EQ(numbers(r, "e"), (std::vector<int64_t>{1}));
+  EXPECT_EQ(r.all().size(), 5u);
   EXPECT_FALSE(r.ready());
   std::string reasons;
   for (const IndexEntry& e : r.index())

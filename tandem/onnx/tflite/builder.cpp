@@ -21,18 +21,18 @@ void TfliteBuilder::fail(const std::string& reason) const {
 }
 
 std::vector<std::span<const TfliteRow>> tflite_rows() {
-  return {tflite_plain_rows(), tflite_layer_rows(), tflite_shape_rows(), tflite_control_rows()};
+  return {tflite_plain_rows(), tflite_layer_rows(), tflite_shape_rows(), tflite_control_rows(),
+          tflite_custom_rows()};
 }
-const TfliteRow* find_tflite_row(int64_t code) {
+const TfliteRow* find_tflite_row(const TfliteOp& op) {
   for (const auto& family : tflite_rows())
     for (const TfliteRow& r : family)
-      if (r.code == code) return &r;
+      if (r.code == op.code && (r.code != kTfliteCustom || r.name == op.custom)) return &r;
   return nullptr;
 }
 std::string tflite_name(const TfliteOp& op) {
-  constexpr int64_t kCustom = 32;
-  if (op.code == kCustom) return fmt::format("custom op '{}'", op.custom);
-  const TfliteRow* row = find_tflite_row(op.code);
+  if (op.code == kTfliteCustom) return fmt::format("custom op '{}'", op.custom);
+  const TfliteRow* row = find_tflite_row(op);
   return row ? row->name : fmt::format("operator {}", op.code);
 }
 
@@ -269,6 +269,7 @@ Names TfliteBuilder::call(uint32_t index, const Names& inputs) {
                      inputs.size()));
   if (++depth_ > kMostCalls)
     fail(fmt::format("subgraphs call each other more than {} deep", kMostCalls));
+  Budget::count(g.tensors.size());
   TfliteScope s{g, std::vector<std::string>(g.tensors.size()), {}};
   for (size_t i = 0; i < inputs.size(); ++i) s.values[static_cast<size_t>(g.inputs[i])] = inputs[i];
   run_ops(s);
@@ -298,7 +299,7 @@ void TfliteBuilder::run_ops(TfliteScope& s) {
   for (const TfliteOp& op : s.graph.ops) {
     Budget::count();
     Budget::check_time();
-    const TfliteRow* row = find_tflite_row(op.code);
+    const TfliteRow* row = find_tflite_row(op);
     if (!row) continue;  // refused already
     TfliteCall c{*this, s, op, *row};
     const auto codes = [&](const std::vector<int32_t>& list) {
@@ -319,7 +320,7 @@ void TfliteBuilder::count_unknown(uint32_t index, std::set<uint32_t>& seen,
                                   std::map<std::string, int64_t>& found) const {
   if (index >= file_.graphs.size() || !seen.insert(index).second) return;
   for (const TfliteOp& op : file_.graphs[index].ops)
-    if (!find_tflite_row(op.code))
+    if (!find_tflite_row(op))
       ++found[fmt::format("{} (version {}, subgraph '{}')", tflite_name(op), op.version,
                           file_.graphs[index].name)];
 }

@@ -100,7 +100,9 @@ std::span<const TfliteRow> tflite_plain_rows();
 std::span<const TfliteRow> tflite_layer_rows();
 std::span<const TfliteRow> tflite_shape_rows();
 std::span<const TfliteRow> tflite_control_rows();
-const TfliteRow* find_tflite_row(int64_t code);
+std::span<const TfliteRow> tflite_custom_rows();
+constexpr int kTfliteCustom = 32;  ///< rows of this code go by their name
+const TfliteRow* find_tflite_row(const TfliteOp& op);
 
 /// Attributes by which an ONNX convolution reads its window; `stride`, `dilation`: the options'
 /// fields of the width, those of the height follow.

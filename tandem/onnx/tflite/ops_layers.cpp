@@ -134,6 +134,24 @@ void tflite_l2_pool(TfliteCall& c) {
   c.set(0, c.tf("Sqrt", {pool_node(c, "AvgPool", c.tf("Square", {c.x(0)}))}));
 }
 
+// A matrix of inputs whose results are remembered for some steps: each filter weighs its own last
+// ones, and `rank` filters add up to a unit. The memory [n, filters * steps] is a variable.
+void tflite_svdf(TfliteCall& c) {
+  const int64_t filters = size_at(c, c.tensor(1), 2, 0), steps = size_at(c, c.tensor(2), 2, 1),
+                rank = std::max<int64_t>(1, c.option(0));
+  const std::string now = c.onnx("Gemm", {c.x(0), c.wide(1)}, {onnx_int("transB", 1)});
+  const std::string before = c.tf("Reshape", {c.x(4), c.list({-1, filters, steps})});
+  const std::string kept = c.onnx("Slice", {before, c.list({1}), c.list({steps}), c.list({2})});
+  const std::string after =
+      c.onnx("Concat", {kept, c.onnx("Unsqueeze", {now, c.list({2})})}, {onnx_int("axis", 2)});
+  std::string y = c.tf("Sum", {c.tf("Mul", {after, c.wide(2)}), c.list({2})});
+  y = c.tf("Sum", {c.tf("Reshape", {y, c.list({-1, filters / rank, rank})}), c.list({2})});
+  if (c.has(3)) y = c.tf("AddV2", {y, c.wide(3)});
+  c.b.set_value(c.scope, c.op.in[4], c.tf("Reshape", {after, c.list({-1, filters * steps})}),
+                false);
+  c.set(0, y);
+}
+
 // Four gates, each with its weights of inputs (1-4) and of states (5-8), peepholes (9-11) and
 // biases (12-15), by TFLite's order: input, forget, cell, output. ONNX wants i, o, f, c, and the
 // peepholes i, o, f. States (18, 19) are variables.
@@ -187,6 +205,7 @@ std::span<const TfliteRow> tflite_layer_rows() {
       {1, "AVERAGE_POOL_2D", tflite_pool, "AvgPool", 5, Codes::numbers, tflite_average_codes},
       {17, "MAX_POOL_2D", tflite_pool, "MaxPool", 5, Codes::moved},
       {12, "L2_POOL_2D", tflite_l2_pool, nullptr, 5},
+      {27, "SVDF", tflite_svdf, nullptr, 1},
       {44, "UNIDIRECTIONAL_SEQUENCE_LSTM", tflite_sequence_lstm},
   };
   return kRows;

@@ -261,6 +261,14 @@ std::span<const OnnxRow> onnx_tflite_rows() {
                         0,
                         tflite_resize_row,
                         {2, 1, "align_corners half_pixel_centers"}}),
+      {kOnnxTflite,
+       "Detections",
+       1,
+       0,
+       tflite_detections_row,
+       {3, 4,
+        "h_scale max_classes_per_detection max_detections nms_iou_threshold nms_score_threshold "
+        "num_classes w_scale x_scale y_scale"}},
       settings_from(2, {kOnnxTflite, "DynamicUpdateSlice", 1, 0, tflite_update_row, {3, 1, ""}}),
   };
   return kRows;

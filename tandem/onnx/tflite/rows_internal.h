@@ -8,5 +8,6 @@ namespace tandem::onnx {
 
 void tflite_resize_row(OnnxCall& c);
 void tflite_update_row(OnnxCall& c);
+void tflite_detections_row(OnnxCall& c);
 
 }  // namespace tandem::onnx

@@ -139,7 +139,8 @@ DeployedModels find_models(const std::string& models, const ModelSettings& defau
   DeployedModels out{.names = folder.names()};
   TD_CHECK(!out.names.empty(), Format, "'{}' holds no models", models);
   std::string name = fs::path(folder.root()).filename().string();
-  if (name.ends_with(".onnx")) name.resize(name.size() - 5);
+  for (const std::string_view ending : {".onnx", ".tflite"})
+    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
   out.name = name;
   std::error_code error;
   const std::string root = fs::is_directory(folder.root(), error)

@@ -24,9 +24,13 @@ int64_t version_of(const std::string& name) {
   return v && *v > 0 && name[0] != '0' ? static_cast<int64_t>(*v) : 0;
 }
 
+// Files that are models by themselves.
 std::string without_ending(const std::string& name) {
-  return name.ends_with(".onnx") ? name.substr(0, name.size() - 5) : name;
+  for (const std::string_view ending : {".onnx", ".tflite"})
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  return name;
 }
+bool is_model_file(const std::string& name) { return without_ending(name) != name; }
 
 }  // namespace
 
@@ -39,8 +43,8 @@ std::string model_at(const std::string& path) {
     return path;
   std::string found;
   for (const std::string& name : list_folder(path)) {
-    if (!name.ends_with(".onnx") || name[0] == '.') continue;
-    if (name == "model.onnx") return path + "/" + name;
+    if (!is_model_file(name) || name[0] == '.') continue;
+    if (without_ending(name) == "model") return path + "/" + name;
     if (!found.empty()) return "";
     found = path + "/" + name;
   }
@@ -110,7 +114,7 @@ std::string ModelFolder::path_of(const std::string& name) const {
   if (name == own_name_) return root_;
   if (own_name_.empty())
     for (const std::string& entry : list_folder(root_))
-      if (entry == name || entry == name + ".onnx") {
+      if (entry == name || (is_model_file(entry) && without_ending(entry) == name)) {
         const std::string path = root_ + "/" + entry;
         check_inside(path);
         return path;
