@@ -2,8 +2,7 @@
 // Ensembles among the models of a folder: they are loaded after the models that they run, and again
 // when one of those is replaced.
 #include <algorithm>
-
-#include <algorithm>
+#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
