@@ -46,7 +46,8 @@ std::shared_ptr<RecordedRequest> Recorder::begin(const HttpRequest& r) {
   out->method = r.method;
   out->path = r.path;
   out->body = r.body;
-  for (const char* name : {"content-type", "accept", "inference-header-content-length"})
+  for (const char* name :
+       {"content-type", "accept", "inference-header-content-length", "traceparent"})
     if (const std::string* value = r.header(name)) out->headers.emplace_back(name, *value);
   const double now = seconds_now();
   const std::lock_guard hold(lock_);

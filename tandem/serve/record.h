@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests and their answers on disk, to be sent again: `tandem serve --record` writes them,
 // `tandem bench-serve --replay` reads them. Each is a line of JSON, then the bytes of the body and
-// of the answer. Of headers only those that say what the body is are kept, so no credentials are.
+// of the answer. Of headers only those that say what the body is, and to which trace the request
+// belongs, are kept, so no credentials are.
 #pragma once
 
 #include <atomic>

@@ -16,6 +16,7 @@
 #include "tandem/serve/grpc/status.h"
 #include "tandem/serve/protocol/openai_internal.h"
 #include "tandem/serve/server_internal.h"
+#include "tandem/serve/trace.h"
 
 namespace tandem::serve {
 
@@ -237,6 +238,11 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
                 std::function<void(const JobResult&)> done, const SequenceAsk& sequence) {
   if (!v->sequences && !sequence.id.empty())
     refuse(400, "'sequence_id': model '{}' keeps no state between requests", v->name);
+  if (exchange->trace)
+    done = [v = v.get(), trace = exchange->trace, done = std::move(done)](const JobResult& r) {
+      trace->ran(v->name, v->version, r);
+      done(r);
+    };
   Job job;
   job.rows = check_inputs(*v, inputs);
   job.inputs = std::move(inputs);
@@ -282,6 +288,9 @@ struct Server::State {
         recorder(options.record.empty()
                      ? nullptr
                      : std::make_unique<Recorder>(options.record, options.record_bytes)),
+        traces(options.traces.empty()
+                   ? nullptr
+                   : std::make_unique<TraceFile>(options.traces, options.traces_bytes)),
         repository({.folder = options.models,
                     .defaults = options.defaults,
                     .links = options.links,
@@ -356,7 +365,20 @@ struct Server::State {
     e->answer(std::move(r));
   }
 
+  // What belongs to a trace, or begins one where traces are written.
+  void begin_trace(const HttpExchangePtr& e) {
+    const auto asked = trace_context(e->request);
+    const bool begins = traces && !asked && e->request.method == "POST" &&
+                        scope_of(e->request, options.health_route) == KeyScope::infer;
+    if (!asked && !begins) return;
+    e->trace = std::make_shared<RequestTrace>(e->request, asked, traces.get());
+    e->on_answer = [trace = e->trace](HttpResponse& piece, bool last) {
+      trace->answer(piece, last);
+    };
+  }
+
   void handle(const HttpExchangePtr& e) {
+    begin_trace(e);
     const HttpRequest& r = e->request;
     const std::shared_ptr<const ApiKeys> known = keys_now();
     // A page that this server itself sent may ask under any name that it has, if it has a key:
@@ -393,6 +415,7 @@ struct Server::State {
   mutable std::mutex keys_lock;
   std::shared_ptr<const ApiKeys> keys = std::make_shared<const ApiKeys>(options.keys);
   std::unique_ptr<Recorder> recorder;
+  std::unique_ptr<TraceFile> traces;
   Repository repository;
   ServerContext context;
   std::unique_ptr<HttpServer> http;

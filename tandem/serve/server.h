@@ -26,6 +26,8 @@ struct ServerOptions {
   bool allow_load = false;         ///< clients may load and unload models
   std::string record = "";         ///< requests and answers go to this new file
   double record_bytes = 1 << 30;   ///< how large that may become
+  std::string traces = "";         ///< spans of requests go to this file, as OTLP's JSON
+  double traces_bytes = 1 << 30;   ///< how much of them
   double watch = 0;                ///< seconds between looks at the folder; 0: it is not watched
   bool page = true;                ///< a page for people at "/"
   bool links = false;              ///< links may lead out of the folder

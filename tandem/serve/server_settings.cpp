@@ -69,6 +69,8 @@ ServerOptions server_options(const ServerSettings& s) {
                   .allow_load = s.allow_load,
                   .record = s.record,
                   .record_bytes = s.record_mb * 1048576,
+                  .traces = s.traces,
+                  .traces_bytes = s.traces_mb * 1048576,
                   .watch = s.watch,
                   .page = s.page,
                   .links = s.links,

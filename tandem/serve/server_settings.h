@@ -25,6 +25,8 @@ struct ServerSettings {
   double body_mb = 64;
   std::string record = "";
   double record_mb = 1024;
+  std::string traces = "";
+  double traces_mb = 1024;
   int64_t workers = 1;
   double header_seconds = 10, idle_seconds = 60, answer_seconds = 120;
   double rate_bytes = 1024;
@@ -60,6 +62,8 @@ struct ServerSettings {
     v("record", record,
       {.doc = "a new file for requests and their answers, to be sent again by bench-serve"});
     v("record_mb", record_mb, {.doc = "how large that may become", .unit = "MiB", .above = 0});
+    v("traces", traces, {.doc = "a file for spans of requests, as lines of OTLP's JSON"});
+    v("traces_mb", traces_mb, {.doc = "how much is written there", .unit = "MiB", .above = 0});
     v("workers", workers,
       {.doc = "threads that decode files and read large bodies", .at_least = 1, .at_most = 64});
     v("header_seconds", header_seconds,

@@ -86,12 +86,40 @@ for k in range(200):
 c.stop_stream()
 stats = c.get_inference_statistics("linear").model_stats[0]
 assert stats.inference_count > 0 and stats.inference_stats.success.count > 0
-assert c.get_model_repository_index().models[0].state == "READY"
+assert all(m.state == "READY" for m in c.get_model_repository_index().models)
 c.unload_model("linear")
 assert not c.is_model_ready("linear")
 assert code_of(lambda: c.infer("linear", [infer_input()])) == "StatusCode.NOT_FOUND"
 c.load_model("linear")
 assert c.is_model_ready("linear")
+
+# ---- sequences, alone and in a stream
+def step_input(values):
+    i = triton.InferInput("x", [1, 4], "FP32")
+    i.set_data_from_numpy(np.float32([values]))
+    return i
+
+
+def step(id, values, **flags):
+    return c.infer("adds", [step_input(values)], sequence_id=id, **flags).as_numpy("y")[0].tolist()
+
+
+for id in (7, "seven"):
+    assert step(id, [1, 2, 3, 4], sequence_start=True) == [1, 2, 3, 4]
+for id in (7, "seven"):
+    assert step(id, [1, 1, 1, 1]) == [2, 3, 4, 5] and step(id, [0, 0, 0, 1], sequence_end=True) == [2, 3, 4, 6]
+    assert code_of(lambda: step(id, [0, 0, 0, 0])) == "StatusCode.INVALID_ARGUMENT"
+c.start_stream(lambda result, error: done.put((result, error)))
+for k in range(20):
+    for id in (1, 2, 3):
+        c.async_stream_infer("adds", [step_input([id, k, 0, 1])], sequence_id=id, sequence_start=k == 0, sequence_end=k == 19)
+sums = []
+for k in range(60):
+    result, error = done.get(timeout=20)
+    assert error is None, error
+    sums.append(result.as_numpy("y")[0].tolist())
+assert sums[-3:] == [[20.0 * id, 190.0, 0.0, 20.0] for id in (1, 2, 3)], sums[-3:]
+c.stop_stream()
 
 # ---- ovmsclient: TensorFlow Serving's API
 o = make_grpc_client(host)
@@ -134,6 +162,17 @@ request = Request(model_name="linear", raw_input_contents=[x.tobytes()])
 request.inputs.add(name="x", datatype="FP32", shape=[5, 8])
 reply = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", Request.SerializeToString, Response.FromString)(request)
 near(np.frombuffer(reply.raw_output_contents[0], np.float32).reshape(5, 3))
+classify = pool.FindServiceByName("tensorflow.serving.PredictionService").methods_by_name["Classify"]
+Examples, Classes = (message_factory.GetMessageClass(m) for m in (classify.input_type, classify.output_type))
+asked = Examples()
+asked.model_spec.name = "sums"
+for values in ([1, 2.5, 0.5, 0.25], [4, 0, -8, 0]):
+    asked.input.example_list.examples.add().features.feature["x"].float_list.value.extend(values)
+classes = channel.unary_unary("/tensorflow.serving.PredictionService/Classify", Examples.SerializeToString, Classes.FromString)(asked)
+assert [[(k.label, k.score) for k in n.classes] for n in classes.result.classifications] == [[("0", 4.25)], [("0", -4.0)]]
+Values = message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.serving.RegressionResponse"))
+values = channel.unary_unary("/tensorflow.serving.PredictionService/Regress", Examples.SerializeToString, Values.FromString)(asked)
+assert [v.value for v in values.result.regressions] == [4.25, -4.0]
 slow = Request()
 slow.CopyFrom(request)
 try:

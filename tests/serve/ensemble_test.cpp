@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "tandem/ops/ops.h"
+#include "tandem/serve/deploy/models_internal.h"
 #include "tests/io/io_helper.h"
 #include "tests/serve/grpc_helper.h"
 #include "tests/support/bits.h"
@@ -64,6 +65,16 @@ TEST(EnsembleModel, AGraphAnswersLikeItsModelsInTurn) {
       "\"result\":[-1.0,-2.0]"));
   EXPECT_TRUE(has(server.get("/v2/models/a_graph/config").body,
                   "\"ensemble_scheduling\":{\"step\":[{\"model_name\":\"last\""));
+  if (Http2Frames::available()) {
+    io::ProtoWriter named;
+    named.add_bytes(1, "a_graph");
+    const GrpcAnswer config =
+        grpc_call(server->port(), "/inference.GRPCInferenceService/ModelConfig", named);
+    const auto steps = fields_of(field_of(field_of(config.message, 1), 15), 1);
+    ASSERT_EQ(steps.size(), 3U);
+    EXPECT_EQ(field_of(steps[0], 1), "last");
+    EXPECT_EQ(field_of(fields_of(steps[0], 3)[1], 2), "flags");
+  }
   // What a step did is counted with its model, and with the ensemble.
   const std::string stats = server.get("/v2/models/half/stats").body;
   EXPECT_TRUE(has(stats, "\"execution_count\":2")) << stats;
@@ -163,6 +174,8 @@ TEST(EnsembleModel, EnsemblesOfEnsemblesAndCircles) {
   Running server({.models = t.path().string()});
   EXPECT_TRUE(
       has(server.post("/v1/models/a_half:predict", "{\"instances\":[[2,4]]}").body, "[1.0,2.0]"));
+  EXPECT_TRUE(has(server.post("/v2/repository/index", "").body,
+                  "the ensembles 'c1' and 'c2' run one another"));
   EXPECT_FALSE(server->repository().find("c1"));
   EXPECT_FALSE(server->repository().find("c2"));
 }
@@ -228,6 +241,20 @@ TEST(EnsembleModel, ComesWithItsModelsIntoAWatchedFolder) {
   for (int i = 0; i < 4000 && !server->repository().find("a_graph"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(server.post("/v2/models/a_graph/infer", kImage).status, 200);
+}
+
+TEST(EnsembleModel, IsDeployedWithItsModels) {
+  const TempFolder t;
+  put_diamond(t);
+  put_model(t / "half/serve.yaml", "response_cache_mb: 3\n");
+  const DeployedModels found = find_models(t.path().string(), {}, false);
+  std::vector<std::string> files;
+  for (const LayerFile& f : found.files) files.push_back(f.name);
+  EXPECT_EQ(files,
+            (std::vector<std::string>{"models/a_graph/serve.yaml", "models/count/1/model.onnx",
+                                      "models/half/1/model.onnx", "models/half/serve.yaml",
+                                      "models/last/1/model.onnx"}));
+  EXPECT_EQ(found.cache, 3 * 1048576.0);
 }
 
 TEST(FromTriton, EnsemblesAreTakenOver) {

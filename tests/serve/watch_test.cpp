@@ -165,6 +165,21 @@ TEST(WatchedFolder, WhatIsStillWrittenIsLeftAlone) {
   EXPECT_EQ(reason_of(server, "m"), "");
 }
 
+// The kernel tells of a folder before it can be asked to tell of what comes into it.
+TEST(WatchedFolder, WhatComesIntoANewFolderIsNoticed) {
+  const TempFolder t;
+  put_model(t / "repo/m/1/model.onnx", scale_model(1));
+  put_version(t, 1);
+  Running own({.models = t.path().string(), .watch = kLooks});
+  Running triton({.models = t / "repo", .from = "triton", .watch = kLooks});
+  for (const char* folder : {"m/2", "repo/m/2"}) fs::create_directories(t / folder);
+  let_looks_pass(5);
+  for (const char* folder : {"m/2", "repo/m/2"})
+    put_model(t / (std::string(folder) + "/model.onnx"), scale_model(2));
+  EXPECT_TRUE(serves(own, "m", {2}));
+  EXPECT_TRUE(serves(triton, "m", {2}));
+}
+
 TEST(WatchedFolder, FoldersOfOtherServersAreWatched) {
   const TempFolder t;
   put_model(t / "repo/m/1/model.onnx", scale_model(1));
@@ -188,7 +203,8 @@ TEST(WatchedFolder, FoldersOfOtherServersAreWatched) {
 TEST(FolderWatch, TellsOfChangesAndStops) {
   const TempFolder t;
   FolderWatch watch;
-  watch.add({t.path().string()});
+  EXPECT_TRUE(watch.add({t.path().string()}));
+  EXPECT_FALSE(watch.add({t.path().string()}));
   EXPECT_TRUE(watch.told());
   std::thread writer([&] { write_file(t / "new", "x"); });
   const auto begin = Clock::now();

@@ -151,6 +151,7 @@ DeployedModels find_models(const std::string& models, const ModelSettings& defau
   for (const std::string& model : out.names) {
     const ModelSettings settings = folder.settings(model, defaults);
     const std::string place = "models/" + model;
+    out.cache += settings.response_cache_mb * 1048576;
     for (const auto& [version, path] : folder.chosen(model, settings)) {
       add_version(files, path, fmt::format("{}/{}", place, version), settings.weights == "best");
       try {

@@ -133,6 +133,13 @@ message ModelSequenceBatching
   ModelSequenceBatching.StrategyDirect direct 3
 message ModelSequenceBatching.StrategyDirect
   uint64 max_queue_delay_microseconds 1
+message ModelEnsembling
+  repeated ModelEnsembling.Step step 1
+message ModelEnsembling.Step
+  string model_name 1
+  int64 model_version 2
+  map string string input_map 3
+  map string string output_map 4
 message ModelConfig
   string name 1
   string platform 2
@@ -142,6 +149,7 @@ message ModelConfig
   repeated ModelInstanceGroup instance_group 7
   ModelDynamicBatching dynamic_batching 11
   ModelSequenceBatching sequence_batching 13
+  ModelEnsembling ensemble_scheduling 15
 message ModelConfigResponse
   ModelConfig config 1
 message ModelStatisticsRequest

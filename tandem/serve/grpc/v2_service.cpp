@@ -134,6 +134,27 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
 
 // ---- config and statistics
 
+io::ProtoWriter ensemble_config(const ModelSettings& s) {
+  io::ProtoWriter out;
+  for (const EnsembleStep& asked : s.ensemble) {
+    io::ProtoWriter step;
+    step.add_bytes(1, asked.model);
+    step.add_int(2, asked.version == 0 ? -1 : asked.version);
+    const auto put = [&step](uint32_t field, const std::vector<std::string>& entries) {
+      for (const std::string& e : entries) {
+        io::ProtoWriter entry;
+        entry.add_bytes(1, e.substr(0, e.find('=')));
+        entry.add_bytes(2, e.substr(e.find('=') + 1));
+        step.add_message(field, entry);
+      }
+    };
+    put(3, asked.input_map);
+    put(4, asked.output_map);
+    out.add_message(1, step);
+  }
+  return out;
+}
+
 void model_config(const GrpcCall& call, std::string_view message) {
   const NamedModel m = read_named(message);
   const ModelVersionPtr v = version_of(call.server, m.name, m.version);
@@ -163,7 +184,9 @@ void model_config(const GrpcCall& call, std::string_view message) {
     group.add_varint(4, is_host(device) ? kKindCpu : kKindGpu);
     config.add_message(7, group);
   }
-  if (v->sequences) {
+  if (v->model->ensemble()) {
+    config.add_message(15, ensemble_config(v->settings));
+  } else if (v->sequences) {
     io::ProtoWriter sequences;
     sequences.add_varint(1, static_cast<uint64_t>(v->settings.sequence_idle_seconds * 1e6));
     sequences.add_message(3, io::ProtoWriter());

@@ -39,6 +39,7 @@ class LoopExchange : public HttpExchange {
   LoopExchange& operator=(const LoopExchange&) = delete;
   void answer(HttpResponse response) override {
     if (answered_.exchange(true)) return;
+    show(response, true);
     // Pieces keep their order because all of them go by mail.
     if (!in_pieces_.load() && on_loop() && mail_->loop)
       mail_->loop->answered(connection_, std::move(response));
@@ -47,7 +48,9 @@ class LoopExchange : public HttpExchange {
   }
   void write(HttpResponse piece) override {
     in_pieces_.store(true);
-    if (!answered_.load()) mail_->post({connection_, std::move(piece), false});
+    if (answered_.load()) return;
+    show(piece, false);
+    mail_->post({connection_, std::move(piece), false});
   }
   bool on_loop() const override { return mail_->thread.load() == std::this_thread::get_id(); }
   void leave() { gone_.store(true, std::memory_order_relaxed); }

@@ -37,11 +37,17 @@ struct HttpOptions {
   double answer_seconds = 120;  ///< until a handler must have answered
 };
 
+class RequestTrace;
+
 /// A request and the way to answer it. Answers count once; without one, it is a 500.
 class TD_API HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   HttpRequest request;
+  /// Sees the answer, or its pieces, before they are sent. Set before anything is answered.
+  std::function<void(HttpResponse& piece, bool last)> on_answer = {};
+  /// The trace that it belongs to, if any.
+  std::shared_ptr<RequestTrace> trace = {};
   /// The client has closed the connection: nobody reads the answer.
   bool gone() const { return gone_.load(std::memory_order_relaxed); }
   /// From any thread.
@@ -53,6 +59,9 @@ class TD_API HttpExchange {
   virtual bool on_loop() const = 0;
 
  protected:
+  void show(HttpResponse& piece, bool last) const {
+    if (on_answer) on_answer(piece, last);
+  }
   std::atomic<bool> gone_{false};
 };
 using HttpExchangePtr = std::shared_ptr<HttpExchange>;

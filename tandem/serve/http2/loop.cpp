@@ -35,11 +35,15 @@ class StreamExchange : public HttpStream {
   StreamExchange& operator=(const StreamExchange&) = delete;
 
   void answer(HttpResponse response) override {
-    if (!answered_.exchange(true)) post(std::move(response), true);
+    if (answered_.exchange(true)) return;
+    show(response, true);
+    post(std::move(response), true);
   }
   void write(HttpResponse piece) override {
     in_pieces_.store(true);
-    if (!answered_.load()) post(std::move(piece), false);
+    if (answered_.load()) return;
+    show(piece, false);
+    post(std::move(piece), false);
   }
   bool on_loop() const override { return mail_->thread.load() == std::this_thread::get_id(); }
   void take(size_t bytes, size_t held) override {

@@ -11,6 +11,7 @@
 #include "tandem/recipe/open_run.h"
 #include "tandem/serve/http/message.h"
 #include "tandem/serve/model/folder_internal.h"
+#include "tandem/serve/model/foreign_text_internal.h"
 #include "tandem/serve/model/repository.h"
 
 namespace tandem::serve {
@@ -154,6 +155,7 @@ std::map<int64_t, std::string> ModelFolder::versions(const std::string& name) co
 
 std::map<int64_t, std::string> ModelFolder::chosen(const std::string& name,
                                                    const ModelSettings& s) const {
+  if (!s.ensemble.empty()) return {};
   std::map<int64_t, std::string> all = versions(name), out;
   const auto take = [&](int64_t v) {
     const auto at = all.find(v);
@@ -187,10 +189,14 @@ ModelStamps ModelFolder::stamps(const std::string& name, FolderLook& files) cons
   if (foreign_) {
     ForeignModel model = foreign_->model(name, {});
     path = model.folder;
-    files.pass(path);
+    std::vector<std::string> homes = {path};
     for (const std::string& file : foreign_->configuration(name)) {
-      files.pass(fs::path(file).parent_path().string());
+      homes.push_back(fs::path(file).parent_path().string());
       files.file(file, out.settings);
+    }
+    for (const std::string& home : homes) {
+      files.pass(home);
+      for (const auto& [version, at] : version_folders(home)) files.pass(at);  // empty ones, too
     }
     all = std::move(model.versions);
   } else {

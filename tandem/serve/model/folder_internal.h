@@ -27,7 +27,8 @@ class ModelFolder {
   /// The paths of a model's versions. Throws Value for a name that is not in the folder, and where
   /// a link leads out of it; Format where there is no model.
   std::map<int64_t, std::string> versions(const std::string& name) const;
-  /// Those of them that the settings choose. Throws Value for one that is wanted and not there.
+  /// Those of them that the settings choose; none of an ensemble. Throws Value for one that is
+  /// wanted and not there.
   std::map<int64_t, std::string> chosen(const std::string& name, const ModelSettings& s) const;
   /// `defaults` with what NAME/serve.yaml says. Throws Value naming the nearest key.
   /// `quiet`: what has no effect is not warned of.

@@ -28,13 +28,19 @@ FolderWatch::~FolderWatch() {
   ::close(wake_);
 }
 
-void FolderWatch::add(const std::vector<std::string>& folders) {
+bool FolderWatch::add(const std::vector<std::string>& folders) {
   constexpr uint32_t kChanges = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_MODIFY |
                                 IN_CLOSE_WRITE | IN_ATTRIB | IN_ONLYDIR;
   missed_ = false;
-  // One that has gone meanwhile says so by a change of the folder that it was in.
-  for (const std::string& folder : folders)
-    if (notify_ >= 0 && ::inotify_add_watch(notify_, folder.c_str(), kChanges) < 0) missed_ = true;
+  bool fresh = false;
+  for (const std::string& folder : folders) {
+    if (notify_ < 0) break;
+    // One that has gone meanwhile says so by a change of the folder that it was in.
+    const int at = ::inotify_add_watch(notify_, folder.c_str(), kChanges);
+    missed_ = missed_ || at < 0;
+    fresh = (at >= 0 && known_.insert(at).second) || fresh;
+  }
+  return fresh;
 }
 
 void FolderWatch::drain() const {

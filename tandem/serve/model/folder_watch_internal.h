@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ class FolderWatch {
   FolderWatch(const FolderWatch&) = delete;
   FolderWatch& operator=(const FolderWatch&) = delete;
 
-  /// Folders that are watched from now on; those that are already stay so once.
-  void add(const std::vector<std::string>& folders);
+  /// Folders that are watched from now on. True where one was not before: what came into it until
+  /// now was not told.
+  bool add(const std::vector<std::string>& folders);
   /// Does the kernel tell of changes in all of them?
   bool told() const { return notify_ >= 0 && !missed_; }
   /// Waits for a change, or `seconds`, or stop().
@@ -32,6 +34,7 @@ class FolderWatch {
   void drain() const;
   int notify_ = -1, wake_ = -1;
   bool missed_ = false;
+  std::set<int> known_;  ///< as the kernel numbers them, each once
   std::atomic<bool> stopped_{false};
 };
 

@@ -2,6 +2,7 @@
 // Ensembles among the models of a folder: they are loaded after the models that they run, and again
 // when one of those is replaced.
 #include <algorithm>
+#include <set>
 
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
@@ -28,8 +29,27 @@ ModelVersionPtr Repository::State::find(std::string_view name, int64_t version) 
   return found == at->second.end() ? nullptr : found->second;
 }
 
+// Ensembles that run one another, as the settings are now.
+void Repository::State::check_circles(const std::string& name,
+                                      const ModelSettings& settings) const {
+  std::vector<std::string> left;
+  std::set<std::string> seen;
+  for (const EnsembleStep& s : settings.ensemble)
+    if (s.model != name) left.push_back(s.model);
+  while (!left.empty()) {
+    const std::string next = left.back();
+    left.pop_back();
+    if (!seen.insert(next).second) continue;
+    for (const EnsembleStep& s : steps_of(next)) {
+      TD_CHECK(s.model != name, Value, "the ensembles '{}' and '{}' run one another", name, next);
+      left.push_back(s.model);
+    }
+  }
+}
+
 ModelVersionPtr Repository::State::load_ensemble(const std::string& name,
                                                  const ModelSettings& settings, bool warm) {
+  check_circles(name, settings);
   const auto graph = std::make_shared<Ensemble>(
       name, settings.ensemble, settings.ensemble_outputs,
       [this](const std::string& model, int64_t version) { return find(model, version); });

@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,6 +55,7 @@ struct Repository::State {
                                              const std::string& path, const ModelSettings& settings,
                                              bool warm);
   ModelVersionPtr load_ensemble(const std::string& name, const ModelSettings& settings, bool warm);
+  void check_circles(const std::string& name, const ModelSettings& settings) const;
   void serve(ModelVersion& v) const;
   /// The steps of an ensemble; none of another model, and where its settings cannot be read.
   std::vector<EnsembleStep> steps_of(const std::string& name) const;

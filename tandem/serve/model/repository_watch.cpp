@@ -123,7 +123,7 @@ void Repository::State::watch_folder(double seconds) {
     if (changes.stopped()) return;
     FolderLook files;
     moves = look(files);
-    changes.add(files.folders());
+    if (changes.add(files.folders())) moves = true;
   }
 }
 

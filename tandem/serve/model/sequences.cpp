@@ -193,7 +193,8 @@ void Sequences::submit(const ModelVersionPtr& v, const SequenceAsk& ask, Job job
     const auto at = s.all.find(key);
     if (at != s.all.end()) sequence = at->second;
     const auto refused = [&s] { s.counts.refused.fetch_add(1, std::memory_order_relaxed); };
-    if (!ask.start && (!sequence || !sequence->open)) {
+    // Another version: it was started again between the look-up of its version and now.
+    if (!ask.start && (!sequence || !sequence->open || sequence->version != v)) {
       refused();
       refuse(400, "{}", no_start(s.model, ask));
     }
