@@ -39,6 +39,7 @@ void Repository::State::retire(const std::string& name) {
     unloaded.erase(name);
   }
   for (auto* of : {&seen, &acted, &held}) of->erase(name);
+  log_debug("'{}' is no longer there", name);
 }
 
 void Repository::State::refresh(const std::string& name, const ModelStamps& now) {
@@ -61,6 +62,7 @@ void Repository::State::refresh(const std::string& name, const ModelStamps& now)
       }
     put(name, load_versions(name, true, kept));
     held[name] = now;
+    log_debug("'{}' has changed and was loaded", name);
     load_dependents(name);
   } catch (...) {
     try {
