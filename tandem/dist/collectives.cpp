@@ -3,13 +3,16 @@
 // which is that of every rank. (Rows of the room, added to the table when a process joins a group.)
 #include "tandem/dist/collectives_internal.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/dist/device_calls_internal.h"
 #include "tandem/dist/process_group.h"
 #include "tandem/graph/apply.h"
+#include "tandem/graph/backend.h"
 #include "tandem/graph/batch.h"
 #include "tandem/graph/infer.h"
 #include "tandem/graph/kernel.h"
@@ -155,6 +158,54 @@ void own_row_run(const KernelCall& c) {
   std::memcpy(c.out[0].data, rows + bytes * static_cast<size_t>(group_of(a.group)->rank()), bytes);
 }
 
+// ---- the same calls between devices, by their library
+
+bool device_call(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  if (!dense(c) || a.ordered) return false;  // the library adds in an order of its own
+  // Libraries disagree about the smallest of numbers of which one is NaN.
+  if (op_of(a) != ReduceOp::sum && is_floating(c.in[0].dtype)) return false;
+  const auto ranks = joined_devices(group_of(a.group), c.device);
+  return ranks && ranks->takes(c.in[0].dtype);
+}
+std::shared_ptr<DeviceRanks> start_on_device(const KernelCall& c, DeviceCall::Kind kind) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  std::shared_ptr<DeviceRanks> ranks = joined_devices(group_of(a.group), c.device);
+  const int64_t count = std::min(c.in[0].numel, c.out[0].numel);
+  if (count > 0)
+    ranks->start({kind, c.in[0].data, c.out[0].data, count, c.in[0].dtype,
+                  static_cast<DeviceCall::Sum>(a.op), static_cast<int>(a.root)},
+                 c.stream);
+  return ranks;
+}
+template <DeviceCall::Kind kind>
+void run_on_device(const KernelCall& c) {
+  start_on_device(c, kind)->wait(c.stream);
+}
+// What goes on in a stream beside the program's: the program's waits for it, the host never does.
+class StartedOnDevice final : public StartedWork {
+ public:
+  StartedOnDevice(std::shared_ptr<DeviceRanks> ranks, Stream stream)
+      : ranks_(std::move(ranks)), stream_(stream) {}
+  void wait() override { ranks_->wait(stream_); }
+  void cancel() noexcept override try { ranks_->wait(stream_); } catch (...) {
+  }
+
+ private:
+  std::shared_ptr<DeviceRanks> ranks_;
+  Stream stream_;
+};
+void start_run_on_device(const KernelCall& c) {
+  keep_started(c.out[0].data, std::make_unique<StartedOnDevice>(
+                                  start_on_device(c, DeviceCall::Kind::all_reduce), c.stream));
+}
+void wait_run_on_device(const KernelCall& c) {
+  finish_started(c.in[0].data);
+  if (c.out[0].data != c.in[0].data && c.in[0].numel > 0)
+    device_memory(c.device).copy(c.out[0].data, c.in[0].data, elements_of(c.in[0]).bytes(),
+                                 c.device.index, c.stream);
+}
+
 // Each rank has a loss of its own, and the derivative is that of their sum.
 void all_reduce_vjp(VjpCall& c);
 void all_gather_vjp(VjpCall& c);
@@ -240,6 +291,29 @@ void add_rows() {
   });
 }
 
+// Kernels of a kind of device whose ranks have joined.
+void add_device_kernels(DeviceKind kind) {
+  static std::mutex lock;
+  static std::vector<DeviceKind>& added = *new std::vector<DeviceKind>;
+  const std::lock_guard hold(lock);
+  if (std::find(added.begin(), added.end(), kind) != added.end()) return;
+  added.push_back(kind);
+  using Kind = DeviceCall::Kind;
+  struct Row {
+    const OpDef* row;
+    void (*run)(const KernelCall&);
+  };
+  for (const auto& [row, run] : {Row{&all_reduce_row, run_on_device<Kind::all_reduce>},
+                                 Row{&reduce_from_ranks_row, run_on_device<Kind::all_reduce>},
+                                 Row{&all_gather_row, run_on_device<Kind::all_gather>},
+                                 Row{&gather_from_ranks_row, run_on_device<Kind::all_gather>},
+                                 Row{&reduce_scatter_row, run_on_device<Kind::reduce_scatter>},
+                                 Row{&broadcast_row, run_on_device<Kind::broadcast>},
+                                 Row{&all_reduce_start_row, start_run_on_device},
+                                 Row{&all_reduce_wait_row, wait_run_on_device}})
+    register_kernel(kind, *row, {.supports = device_call, .run = run});
+}
+
 void check_sum(const CollectiveAttrs& a, const char* name) {
   TD_CHECK(op_of(a) == ReduceOp::sum, Unsupported, "{} {} has no derivative: sum has one", name,
            to_string(op_of(a)));
@@ -284,6 +358,7 @@ Tensor call_row(const OpDef& row, const Tensor& x, CollectiveAttrs a,
                 const std::shared_ptr<Engine>& e, SourceLocation loc) {
   TD_CHECK(x.defined(), Value, "{} expects a tensor, got an undefined one", row.name);
   add_rows();
+  if (!is_host(x.device()) && join_devices(e, x.device())) add_device_kernels(x.device().kind);
   a.group = number_of(e);
   a.ranks = e->size();
   return call(row, &a, loc, x);

@@ -8,6 +8,7 @@
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
+#include "tandem/tensor/device_memory.h"
 
 namespace tandem::distributed {
 namespace {
@@ -114,7 +115,11 @@ BucketReducer::BucketReducer(std::vector<NamedParam> params, const DataParallelO
       used_(params_.size()),
       places_(params_.size()) {
   make_buckets(options);
-  if (engine_.size() > 1) watch();
+  if (engine_.size() == 1) return;
+  if (!is_host(device_) && !ordered_) ranks_ = join_devices(group_, device_);
+  for (const Bucket& b : buckets_)
+    if (ranks_ && !ranks_->takes(b.dtype)) ranks_ = nullptr;
+  watch();
 }
 
 BucketReducer::~BucketReducer() {
@@ -229,16 +234,19 @@ void BucketReducer::launch_full() {
       continue;
     }
     Bucket& b = buckets_[next_];
+    if (by_device()) {
+      start_on_device(b);
+      continue;
+    }
     if (!is_host(device_)) bring_to_host(b);
     b.work = engine_.all_reduce({b.flat.impl()->data, b.elements, b.dtype}, ReduceOp::sum,
                                 {.label = fmt::format("bucket {}", next_), .ordered = ordered_});
   }
 }
 
-// Gradients of a device become a bucket of the host in one copy.
-void BucketReducer::bring_to_host(Bucket& b) {
+// Side by side, on their device; zeros where there is none.
+Tensor BucketReducer::gradients_of(const Bucket& b) const {
   std::vector<Tensor> parts;
-  std::vector<float> users;
   for (const size_t i : b.params) {
     const Param& p = params_[i].param;
     Tensor g = p.grad();
@@ -247,13 +255,49 @@ void BucketReducer::bring_to_host(Bucket& b) {
       g = zeros(p.shape(), b.dtype);
     }
     parts.push_back(g.to(b.dtype).reshape({-1}));
-    users.push_back(used_[i] ? 1.0F : 0.0F);
   }
+  return cat(parts, 0);
+}
+
+// Gradients of a device become a bucket of the host in one copy.
+void BucketReducer::bring_to_host(Bucket& b) {
+  std::vector<float> users;
+  for (const size_t i : b.params) users.push_back(used_[i] ? 1.0F : 0.0F);
   const DeviceGuard here(cpu);
-  b.flat = cat({cat(parts, 0).cpu(), tensor(users).to(b.dtype)}, 0);
+  b.flat = cat({gradients_of(b).cpu(), tensor(users).to(b.dtype)}, 0);
+}
+
+// ---- buckets that stay on the device: who used a parameter is asked over the host, so that the
+// host does not wait for the device
+
+void BucketReducer::start_on_device(Bucket& b) {
+  b.flat = gradients_of(b);
+  void* at = b.flat.impl()->data;
+  ranks_->start({.in = at, .out = at, .count = b.flat.numel(), .dtype = b.dtype},
+                current_stream(device_));
+}
+
+void BucketReducer::take_from_device(double divisor) {
+  std::vector<float> users(used_.begin(), used_.end());
+  engine_
+      .all_reduce({users.data(), static_cast<int64_t>(users.size()), DType::f32}, ReduceOp::sum,
+                  {.label = "users of parameters"})
+      .wait();
+  ranks_->wait(current_stream(device_));
+  for (Bucket& b : buckets_) {
+    const Tensor mean = b.flat / divisor;
+    b.flat = Tensor();
+    for (const size_t i : b.params) {
+      const Param& p = params_[i].param;
+      unsent_[i] = 0;
+      if (users[i] == 0) continue;
+      p.cell()->set_grad(narrow(mean, 0, places_[i].offset, p.numel()).reshape(p.shape()));
+    }
+  }
 }
 
 void BucketReducer::end_pass(double divisor) {
+  if (by_device() && !is_tracing()) return take_from_device(divisor);
   for (Bucket& b : buckets_) {
     if (is_tracing()) {
       take_traced(b, divisor);
@@ -293,10 +337,10 @@ void BucketReducer::launch_traced(size_t k) {
     }
   if (parts.empty()) return;
   const NoGradGuard no_grad;
-  // A device's program brings values to the host for one call at a time.
+  // Without a library of its own a device's program brings values to the host for each call.
   const std::string label = fmt::format("bucket {}", k);
   b.flat = cat(parts, 0);
-  b.flat = is_host(device_)
+  b.flat = is_host(device_) || by_device()
                ? detail::start_all_reduce(b.flat, group_, label, ordered_)
                : detail::all_reduce_labelled(b.flat, ReduceOp::sum, group_, label, ordered_);
 }
@@ -304,7 +348,8 @@ void BucketReducer::launch_traced(size_t k) {
 void BucketReducer::take_traced(Bucket& b, double divisor) {
   if (b.traced.empty()) return;
   const NoGradGuard no_grad;
-  const Tensor sum = is_host(device_) ? detail::wait_all_reduce(b.flat, group_) : b.flat;
+  const bool started = is_host(device_) || by_device();
+  const Tensor sum = started ? detail::wait_all_reduce(b.flat, group_) : b.flat;
   const Tensor mean = sum / divisor;
   b.flat = Tensor();
   int64_t at = 0;

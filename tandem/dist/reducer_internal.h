@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tandem/dist/data_parallel.h"
+#include "tandem/dist/device_calls_internal.h"
 #include "tandem/grad/grad_watch.h"
 
 namespace tandem::distributed {
@@ -102,12 +103,17 @@ class BucketReducer final : public Reducer {
   void end_pass(double divisor) override;
   void launch_full();
   void take_views(Bucket& b, double divisor);
+  Tensor gradients_of(const Bucket& b) const;
   void bring_to_host(Bucket& b);
+  void start_on_device(Bucket& b);
+  void take_from_device(double divisor);
+  bool by_device() const { return ranks_ != nullptr; }
   void launch_traced(size_t k);
   void take_traced(Bucket& b, double divisor);
 
-  Device device_;           ///< of the parameters
-  bool ordered_;            ///< sums of shards: by the tree on every engine
+  Device device_;                       ///< of the parameters
+  std::shared_ptr<DeviceRanks> ranks_;  ///< where buckets stay on the device
+  bool ordered_;                        ///< sums of shards: by the tree on every engine
   std::vector<char> used_;  ///< parameters: the trace, or the pass on a device, adds to them
   std::vector<Place> places_;
   std::vector<Bucket> buckets_;

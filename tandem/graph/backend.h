@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/graph/device_ranks.h"
 #include "tandem/graph/op_def.h"
 #include "tandem/graph/step_graph.h"
 #include "tandem/tensor/device_memory.h"
@@ -41,6 +42,12 @@ struct Backend {
   /// runs yet. nullptr, with the reason in `why`, where that is not possible. Without it programs
   /// for the device are launched step by step.
   std::unique_ptr<StepGraph> (*record)(int index, RecordableWork& work, std::string& why) = nullptr;
+  /// Can the device join those of other processes? The reason in `why` where it cannot.
+  bool (*can_join_ranks)(int index, std::string& why) = nullptr;
+  /// Join them: all ranks call it. nullptr, with the reason, where that fails. Without it calls of
+  /// several ranks go through the host.
+  std::unique_ptr<DeviceRanks> (*join_ranks)(int index, const RankPlace& place,
+                                             std::string& why) = nullptr;
 };
 
 /// Make a backend known; throws Value as register_device_memory() does. Call it before the first

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data parallel training of nets on devices: each rank drives one, the exchange goes through the
 // host. What the host alone computes, and the same bits on both ranks.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <filesystem>
+
+#include "tandem/backend/gpu/cuda/nccl_internal.h"
+#include "tandem/backend/gpu/engine_internal.h"
+#include "tandem/backend/gpu/fake/fake_driver.h"
 #include "tandem/compile/compile.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/process_group.h"
 #include "tandem/dist/rank_device.h"
+#include "tandem/graph/backend.h"
 #include "tandem/graph/rng.h"
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
 #include "tests/dist/ranks_helper.h"
 #include "tests/support/bits.h"
+#include "tests/support/environment.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
@@ -51,7 +60,7 @@ Seen train_on(const std::string& kind, bool compiled, int64_t shards) {
     SmallConv net;
     const Device device = kind.empty() ? cpu : *device_for(kind, e->rank());
     net.to(device);
-    DataParallel model(net, {.bucket_cap_mb = 0.0005, .first_bucket_mb = 0.0005, .shards = shards},
+    DataParallel model(net, {.bucket_cap_mb = 0.0002, .first_bucket_mb = 0.0002, .shards = shards},
                        e);
     optim::SGD opt(net.parameters(), {.lr = 0.1, .momentum = 0.9});
     const auto step = [&](Tensor x, Tensor y) {
@@ -131,6 +140,149 @@ TEST_P(DeviceRanks, WhatIsRefused) {
                            ErrorKind::Unsupported),
                     "shards parameters on the host"));
   });
+}
+
+// ---- NCCL: the mock of tests/gpu/mock over two fake devices
+
+/// A library at once where a stream is: the streams of the fake device run later, so they are
+/// waited for first.
+class RanksInStream final : public gpu::RanksLibrary {
+ public:
+  RanksInStream(std::unique_ptr<gpu::RanksLibrary> library, gpu::Context& context)
+      : library_(std::move(library)), context_(context) {}
+  bool takes(DType dtype) const override { return library_->takes(dtype); }
+  gpu::Status make_id(std::string& id) override { return library_->make_id(id); }
+  gpu::Status join(const std::string& id, int rank, int size,
+                   std::unique_ptr<gpu::RanksComm>& made) override {
+    std::unique_ptr<gpu::RanksComm> comm;
+    TD_GPU_TRY(library_->join(id, rank, size, comm));
+    made = std::make_unique<Waiting>(std::move(comm), context_);
+    return {};
+  }
+
+ private:
+  struct Waiting final : gpu::RanksComm {
+    Waiting(std::unique_ptr<gpu::RanksComm> c, gpu::Context& x) : comm(std::move(c)), context(x) {}
+    gpu::Status call(const DeviceCall& c, gpu::StreamRef stream) override {
+      TD_GPU_TRY(context.synchronize_stream(stream));
+      return comm->call(c, stream);
+    }
+    std::unique_ptr<gpu::RanksComm> comm;
+    gpu::Context& context;
+  };
+  std::unique_ptr<gpu::RanksLibrary> library_;
+  gpu::Context& context_;
+};
+
+class OnMockNccl : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!nccl().report.problem.empty()) GTEST_SKIP() << nccl().report.problem;
+    symbols_ = dlopen(nccl().report.path.c_str(), RTLD_NOW);
+    ASSERT_NE(symbols_, nullptr);
+    for (const int k : {0, 1}) context(k).offer(libraries()[k].get());
+    ran_ = function<int()>("mock_nccl_runs")();
+  }
+  void TearDown() override {
+    for (const int k : {0, 1}) context(k).offer(static_cast<gpu::RanksLibrary*>(nullptr));
+    function<void(const char*, int)>("mock_nccl_fail")("", 0);
+  }
+  template <class Function>
+  Function* function(const char* name) const {
+    return reinterpret_cast<Function*>(dlsym(symbols_, name));
+  }
+  int new_runs() {
+    const int before = std::exchange(ran_, function<int()>("mock_nccl_runs")());
+    return ran_ - before;
+  }
+
+ private:
+  static gpu::FakeContext& context(int index) {
+    return dynamic_cast<gpu::FakeContext&>(
+        gpu::engine_of(device_named(fmt::format("fake:{}", index))).context());
+  }
+  static const gpu::NcclLibrary& nccl() {
+    static const auto* const library = [] {
+      const Environment where(
+          "TANDEM_GPU_LIBRARIES",
+          std::filesystem::read_symlink("/proc/self/exe").parent_path() / "mock_cuda");
+      return new gpu::NcclLibrary(gpu::open_nccl_library());
+    }();
+    return *library;
+  }
+  static std::array<std::unique_ptr<gpu::RanksLibrary>, 2>& libraries() {
+    static auto& all = *new std::array<std::unique_ptr<gpu::RanksLibrary>, 2>;
+    static auto& api = *new gpu::cuda::Api;
+    for (const int k : {0, 1}) {
+      if (all[k]) continue;
+      api.cuCtxSetCurrent = [](gpu::cuda::Context) { return gpu::cuda::kSuccess; };
+      std::unique_ptr<gpu::RanksLibrary> made;
+      gpu::open_nccl(nccl(), api, nullptr, made).check();
+      all[k] = std::make_unique<RanksInStream>(std::move(made), context(k));
+    }
+    return all;
+  }
+  void* symbols_ = nullptr;
+  int ran_ = 0;
+};
+
+TEST_F(OnMockNccl, StepsStayOnTheirDevices) {
+  for (const bool compiled : {false, true}) {
+    SCOPED_TRACE(compiled);
+    const Seen want = train_on("", compiled, 0);
+    reset_host_runs();
+    const Seen got = train_on("fake", compiled, 0);
+    EXPECT_GE(new_runs(), 4 * 2) << "two buckets in each of four steps";
+    const HostRuns runs = host_runs();
+    for (const auto& [op, calls] : runs.by_op) EXPECT_FALSE(has(op, "reduce")) << op << calls;
+    ASSERT_EQ(got.losses.size(), want.losses.size());
+    for (size_t k = 0; k < want.losses.size(); ++k)
+      EXPECT_NEAR(got.losses[k], want.losses[k], 1e-4) << k;
+    for (const auto& [name, value] : want.state)
+      EXPECT_TRUE(allclose(got.state.at(name), value, 1e-3, 1e-4)) << name;
+  }
+  // Virtual shards need the tree's order, which is the host's.
+  (void)train_on("fake", false, 4);
+  EXPECT_EQ(new_runs(), 0);
+}
+
+TEST_F(OnMockNccl, Calls) {
+  run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+    const Device device = *device_for("fake", e->rank());
+    for (const DType t :
+         {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::i32}) {
+      const Tensor x = (arange(6).reshape({2, 3}) + e->rank()).to(t), there = x.to(device);
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
+        EXPECT_TRUE(equal(all_reduce(there, op, e).cpu(), all_reduce(x, op, e))) << to_string(t);
+        EXPECT_TRUE(equal(reduce_scatter(there, op, e).cpu(), reduce_scatter(x, op, e)));
+      }
+      EXPECT_TRUE(equal(all_gather(there, e).cpu(), all_gather(x, e)));
+      EXPECT_TRUE(equal(broadcast(there, 1, e).cpu(), broadcast(x, 1, e)));
+      EXPECT_TRUE(equal(all_reduce(there.t(), ReduceOp::sum, e).cpu(),
+                        all_reduce(x.t(), ReduceOp::sum, e)));
+    }
+    const Tensor truths = (arange(4) > e->rank()).to(device);  // none of its dtypes: by the host
+    EXPECT_EQ(all_gather(truths, e).device(), device);
+  });
+  // Minima and maxima of floats are the host's: libraries disagree about NaN.
+  EXPECT_EQ(new_runs(), 4 * 5 + 2 * 9);
+}
+
+TEST_F(OnMockNccl, CallsThatDisagreeFailOnAllRanks) {
+  run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+    const Tensor x = ones({e->rank() + 2}).to(*device_for("fake", e->rank()));
+    const std::string text = thrown([&] { all_reduce(x, ReduceOp::sum, e); }, ErrorKind::Device);
+    EXPECT_TRUE(has(text, "ncclAllReduce: invalid argument")) << text;
+  });
+}
+
+TEST_F(OnMockNccl, WhereRanksCannotJoinTheHostCarries) {
+  function<void(const char*, int)>("mock_nccl_fail")("join", 4);
+  run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+    const Tensor x = full({3}, e->rank() + 1.0).to(*device_for("fake", e->rank()));
+    EXPECT_TRUE(equal(all_reduce(x, ReduceOp::sum, e).cpu(), full({3}, 3.0)));
+  });
+  EXPECT_EQ(new_runs(), 0);
 }
 
 TEST(DevicesOfRanks, NamesWithoutANumberMeanTheRanksOwn) {

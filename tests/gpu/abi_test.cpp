@@ -11,6 +11,7 @@
 #include "tandem/backend/gpu/cuda/abi_internal.h"
 #include "tandem/backend/gpu/cuda/cublaslt_abi_internal.h"
 #include "tandem/backend/gpu/cuda/cudnn_abi_internal.h"
+#include "tandem/backend/gpu/cuda/nccl_abi_internal.h"
 #include "tandem/backend/gpu/opencl/abi_internal.h"
 
 #if __has_include(<CL/cl.h>)
@@ -34,6 +35,11 @@ extern "C" CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent from
 #if __has_include(<cublasLt.h>) && __has_include(<cuda_runtime_api.h>)
 #define TD_HAVE_CUBLASLT_HEADER
 #include <cublasLt.h>
+#endif
+
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime_api.h>)
+#define TD_HAVE_NCCL_HEADER
+#include <nccl.h>
 #endif
 
 namespace tandem::gpu {
@@ -68,6 +74,24 @@ struct SameShape<R (*)(A...), S (*)(B...)>
   static_assert(!SameShape<int (*)(void*, int), int (*)(char*, long)>::value);
   static_assert(!SameShape<int (*)(void*, long), int (*)(long, void*)>::value);
   static_assert(!SameShape<int (*)(void*), int (*)(void*, int)>::value);
+}
+
+TEST(Abi, NcclAsItsHeaderDeclaresIt) {
+#ifdef TD_HAVE_NCCL_HEADER
+#define TD_CHECK_SHAPE(name, parameters) \
+  static_assert(SameShape<decltype(cuda::NcclApi::name), decltype(&::name)>::value, #name);
+  TD_NCCL_FUNCTIONS(TD_CHECK_SHAPE)
+#undef TD_CHECK_SHAPE
+  static_assert(sizeof(cuda::NcclId) == sizeof(ncclUniqueId));
+  static_assert(cuda::kNcclInt8 == ncclInt8 && cuda::kNcclUint8 == ncclUint8 &&
+                cuda::kNcclInt32 == ncclInt32 && cuda::kNcclInt64 == ncclInt64);
+  static_assert(cuda::kNcclFloat16 == ncclFloat16 && cuda::kNcclFloat32 == ncclFloat32 &&
+                cuda::kNcclFloat64 == ncclFloat64 && cuda::kNcclBfloat16 == ncclBfloat16);
+  static_assert(cuda::kNcclSum == ncclSum && cuda::kNcclMin == ncclMin &&
+                cuda::kNcclMax == ncclMax);
+#else
+  GTEST_SKIP() << "nccl.h is not there";
+#endif
 }
 
 TEST(Abi, CublasLtAsItsHeaderDeclaresIt) {

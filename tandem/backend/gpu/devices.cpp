@@ -97,6 +97,13 @@ struct Table {
   static std::unique_ptr<StepGraph> record(int index, RecordableWork& work, std::string& why) {
     return engine(index).record(work, why);
   }
+  static bool can_join_ranks(int index, std::string& why) {
+    return engine(index).can_join_ranks(why);
+  }
+  static std::unique_ptr<DeviceRanks> join_ranks(int index, const RankPlace& place,
+                                                 std::string& why) {
+    return engine(index).join_ranks(place, why);
+  }
 
   static void add() {
     Opened& o = opened()[k];
@@ -116,6 +123,8 @@ struct Table {
     b.run_loop = run_loop;
     b.take_error = take_error;
     b.record = record;
+    b.can_join_ranks = can_join_ranks;
+    b.join_ranks = join_ranks;
     o.kind = register_backend(b);
     register_kernels(o.kind);
   }

@@ -22,6 +22,7 @@ namespace tandem::gpu {
 
 class ConvLibrary;
 class MatmulLibrary;
+class RanksLibrary;
 
 struct DeviceInfo {
   std::string name;     ///< as the driver gives it
@@ -123,6 +124,10 @@ class TD_API Context {
   }
   virtual ConvLibrary* conv_library(Status& why) {
     why = {Code::unavailable, "this driver has no library of convolutions"};
+    return nullptr;
+  }
+  virtual RanksLibrary* ranks_library(Status& why) {
+    why = {Code::unavailable, "this driver has no library of calls between devices"};
     return nullptr;
   }
 };

@@ -113,6 +113,10 @@ class Engine {
     work();
     times_.end(*this, stream);
   }
+  // ---- devices of several processes (ranks.cpp)
+  bool can_join_ranks(std::string& why);
+  std::unique_ptr<DeviceRanks> join_ranks(const RankPlace& place, std::string& why);
+
   void time_launches(bool on);
   bool times_launches() const { return times_launches_.load(std::memory_order_relaxed); }
   std::vector<KernelTime> take_launch_times();

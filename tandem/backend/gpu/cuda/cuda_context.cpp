@@ -11,6 +11,7 @@
 #include "tandem/backend/gpu/cuda/cublaslt_internal.h"
 #include "tandem/backend/gpu/cuda/cudnn_internal.h"
 #include "tandem/backend/gpu/cuda/library_internal.h"
+#include "tandem/backend/gpu/cuda/nccl_internal.h"
 #include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/modules_internal.h"
 
@@ -46,6 +47,7 @@ class CudaContext final : public Context {
 
   MatmulLibrary* matmul_library(Status& why) override;
   ConvLibrary* conv_library(Status& why) override;
+  RanksLibrary* ranks_library(Status& why) override;
 
  private:
   using Table = Modules<cuda::Function, cuda::Module>;
@@ -72,6 +74,7 @@ class CudaContext final : public Context {
   std::map<StreamRef, bool> streams_;
   AskedFor<MatmulLibrary> matmuls_;
   AskedFor<ConvLibrary> convs_;
+  AskedFor<RanksLibrary> ranks_;
 };
 
 // The driver's call of that name with its arguments.
@@ -89,6 +92,7 @@ CudaContext::~CudaContext() {
   (void)synchronize();
   matmuls_.close();
   convs_.close();
+  ranks_.close();
   for (const auto& [ref, module] : modules_) (void)TD_CUDA(cuModuleUnload, module->owner);
   for (const auto& [stream, made] : streams_) (void)TD_CUDA(cuStreamDestroy_v2, of(stream));
   api_.cuDevicePrimaryCtxRelease_v2(device_);
@@ -276,6 +280,12 @@ ConvLibrary* CudaContext::conv_library(Status& why) {
     return open_cudnn(cudnn_library(), api_, context_, made);
   };
   return convs_.get(open, why);
+}
+RanksLibrary* CudaContext::ranks_library(Status& why) {
+  const auto open = [this](auto& made) {
+    return open_nccl(nccl_library(), api_, context_, made);
+  };
+  return ranks_.get(open, why);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "tandem/backend/gpu/cuda/cublaslt_internal.h"
 #include "tandem/backend/gpu/cuda/cudnn_internal.h"
+#include "tandem/backend/gpu/cuda/nccl_internal.h"
 #include "tandem/backend/gpu/cuda/library_internal.h"
 #include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/drivers.h"
@@ -28,7 +29,7 @@ class CudaDriver final : public Driver {
   }
   std::vector<LibraryReport> libraries() override {
     return {cuda_library().report, nvrtc_report(), cublaslt_library().report,
-            cudnn_library().report};
+            cudnn_library().report, nccl_library().report};
   }
 
  private:

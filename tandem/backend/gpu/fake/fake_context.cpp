@@ -64,6 +64,15 @@ ConvLibrary* FakeDevice::conv_library(Status& why) {
   return convs_ ? convs_ : Context::conv_library(why);
 }
 
+void FakeDevice::offer(RanksLibrary* ranks) {
+  std::lock_guard hold(lock_);
+  ranks_ = ranks;
+}
+RanksLibrary* FakeDevice::ranks_library(Status& why) {
+  std::lock_guard hold(lock_);
+  return ranks_ ? ranks_ : Context::ranks_library(why);
+}
+
 // ---- errors
 
 void FakeDevice::fail_after(Operation operation, int64_t calls, Code code) {

@@ -28,8 +28,10 @@ class FakeDevice final : public FakeContext {
   void fail_after(Operation operation, int64_t calls, Code code) override;
   int64_t live_objects() const override;
   void offer(MatmulLibrary* matmuls, ConvLibrary* convs) override;
+  void offer(RanksLibrary* ranks) override;
   MatmulLibrary* matmul_library(Status& why) override;
   ConvLibrary* conv_library(Status& why) override;
+  RanksLibrary* ranks_library(Status& why) override;
 
  private:
   using Table = Modules<codegen::TileCode, char>;  // code is never unloaded
@@ -69,6 +71,7 @@ class FakeDevice final : public FakeContext {
   bool lost_ = false;
   MatmulLibrary* matmuls_ = nullptr;
   ConvLibrary* convs_ = nullptr;
+  RanksLibrary* ranks_ = nullptr;
   uint64_t made_ = 0, seed_;
   Executor executor_;  // last: its thread uses the others
 };

@@ -44,6 +44,8 @@ class TD_API FakeContext : public Context {
   virtual int64_t live_objects() const = 0;
   /// What matmul_library() and conv_library() give from here on; nullptr: none. They live on.
   virtual void offer(MatmulLibrary* matmuls, ConvLibrary* convs) = 0;
+  /// The same of ranks_library().
+  virtual void offer(RanksLibrary* ranks) = 0;
 };
 
 TD_API std::unique_ptr<Driver> make_fake_driver(const FakeOptions& options);
