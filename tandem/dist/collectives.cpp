@@ -182,7 +182,7 @@ template <DeviceCall::Kind kind>
 void run_on_device(const KernelCall& c) {
   start_on_device(c, kind)->wait(c.stream);
 }
-// What goes on in a stream beside the program's: the program's waits for it, the host never does.
+// What runs in a stream beside the program's: the program's waits for it, the host never does.
 class StartedOnDevice final : public StartedWork {
  public:
   StartedOnDevice(std::shared_ptr<DeviceRanks> ranks, Stream stream)
