@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 
 #include "tandem/base/clock.h"
@@ -25,15 +26,18 @@ bool is_zero(std::string_view text) {
   return text.find_first_not_of('0') == std::string_view::npos;
 }
 
-// Ids have to differ, not to be secret.
+// Ids have to differ, not to be secret: a counter behind a key of the process, mixed as in
+// SplitMix64 (Steele, Lea and Flood, 2014).
 std::string random_digits(size_t count) {
-  thread_local std::mt19937_64 random = [] {
-    std::random_device device;
-    std::seed_seq seed{device(), device(), device(), device()};
-    return std::mt19937_64(seed);
-  }();
+  static const uint64_t key = (uint64_t{std::random_device()()} << 32) | std::random_device()();
+  static std::atomic<uint64_t> next{0};
   std::string out;
-  while (out.size() < count) out += fmt::format("{:016x}", random());
+  while (out.size() < count) {
+    uint64_t z = key + ++next * 0x9e3779b97f4a7c15U;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    out += fmt::format("{:016x}", z ^ (z >> 31));
+  }
   return is_zero(out) ? std::string(count - 1, '0') + "1" : out;
 }
 
