@@ -39,6 +39,15 @@ bool same_kind(Engine& group, Device device) {
   return low == high;
 }
 
+// Rank 0's bytes to all.
+void share(void* with, std::string& bytes) {
+  Engine& group = *static_cast<Engine*>(with);
+  int64_t size = static_cast<int64_t>(bytes.size());
+  group.broadcast({&size, 1, DType::i64}, 0, {"id of devices"}).wait();
+  bytes.resize(static_cast<size_t>(size));
+  if (size > 0) group.broadcast({bytes.data(), size, DType::u8}, 0, {"id of devices"}).wait();
+}
+
 std::shared_ptr<DeviceRanks> join(Engine& group, Device device) {
   const Backend& backend = backend_of(device);
   std::string why = "its driver has no library of calls between devices";
@@ -47,14 +56,7 @@ std::shared_ptr<DeviceRanks> join(Engine& group, Device device) {
   if (!on_all_ranks(group, can && alike, "libraries of devices")) {
     if (can) why = alike ? "another rank has none" : "ranks have devices of several kinds";
   } else {
-    const RankPlace place{
-        group.rank(), group.size(), [&group](std::string& bytes) {
-          int64_t size = static_cast<int64_t>(bytes.size());
-          group.broadcast({&size, 1, DType::i64}, 0, {"id of devices"}).wait();
-          bytes.resize(static_cast<size_t>(size));
-          if (size > 0)
-            group.broadcast({bytes.data(), size, DType::u8}, 0, {"id of devices"}).wait();
-        }};
+    const RankPlace place{group.rank(), group.size(), &group, share};
     std::shared_ptr<DeviceRanks> ranks = backend.join_ranks(device.index, place, why);
     if (on_all_ranks(group, ranks != nullptr, "devices have joined")) return ranks;
     if (ranks) why = "another rank could not join";

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "tandem/tensor/device.h"
@@ -40,8 +39,9 @@ class DeviceRanks {
 /// What a device needs to join those of other processes.
 struct RankPlace {
   int rank = 0, size = 1;
-  /// Gives rank 0's bytes to all; every rank calls it with as many.
-  std::function<void(std::string& bytes)> share;
+  /// share(group, bytes) gives rank 0's bytes to all; every rank calls it.
+  void* group = nullptr;
+  void (*share)(void* group, std::string& bytes) = nullptr;
 };
 
 }  // namespace tandem

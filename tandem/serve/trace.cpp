@@ -26,7 +26,7 @@ bool is_zero(std::string_view text) {
   return text.find_first_not_of('0') == std::string_view::npos;
 }
 
-// Ids have to differ, not to be secret: a counter behind a key of the process, mixed as in
+// Ids have to differ, not to be secret: a counter and a key of the process, mixed as in
 // SplitMix64 (Steele, Lea and Flood, 2014).
 std::string random_digits(size_t count) {
   static const uint64_t key = (uint64_t{std::random_device()()} << 32) | std::random_device()();

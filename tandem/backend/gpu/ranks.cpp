@@ -67,7 +67,7 @@ std::unique_ptr<DeviceRanks> Engine::join_ranks(const RankPlace& place, std::str
   RanksLibrary* library = context_->ranks_library(status);
   std::string id;
   if (library && place.rank == 0) status = library->make_id(id);
-  place.share(id);  // an empty one where rank 0 could not make it
+  place.share(place.group, id);  // an empty one where rank 0 could not make it
   if (library && status.ok() && id.empty()) status = {Code::unavailable, "rank 0 has no id"};
   std::unique_ptr<RanksComm> comm;
   if (library && status.ok()) status = library->join(id, place.rank, place.size, comm);

@@ -282,9 +282,7 @@ ConvLibrary* CudaContext::conv_library(Status& why) {
   return convs_.get(open, why);
 }
 RanksLibrary* CudaContext::ranks_library(Status& why) {
-  const auto open = [this](auto& made) {
-    return open_nccl(nccl_library(), api_, context_, made);
-  };
+  const auto open = [this](auto& made) { return open_nccl(nccl_library(), api_, context_, made); };
   return ranks_.get(open, why);
 }
 

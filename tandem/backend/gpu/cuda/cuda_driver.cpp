@@ -3,8 +3,8 @@
 
 #include "tandem/backend/gpu/cuda/cublaslt_internal.h"
 #include "tandem/backend/gpu/cuda/cudnn_internal.h"
-#include "tandem/backend/gpu/cuda/nccl_internal.h"
 #include "tandem/backend/gpu/cuda/library_internal.h"
+#include "tandem/backend/gpu/cuda/nccl_internal.h"
 #include "tandem/backend/gpu/cuda/nvrtc.h"
 #include "tandem/backend/gpu/drivers.h"
 
