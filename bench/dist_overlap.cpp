@@ -6,10 +6,10 @@
 // other, and of steps that overlap them, eager and compiled.
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "bench/models.h"
 #include "bench/numbers.h"
+#include "bench/rank_main.h"
 #include "tandem/base/clock.h"
 
 namespace tandem::bench {
@@ -85,20 +85,9 @@ nlohmann::json run(const std::string& name, int64_t batch, int steps) {
 }  // namespace tandem::bench
 
 int main(int argc, char** argv) {
-  try {
-    tandem::init();
-    tandem::distributed::init_process_group();
-    const int batch = argc > 2 ? std::max(1, std::atoi(argv[2])) : 8;
-    const int steps = argc > 3 ? std::max(1, std::atoi(argv[3])) : 9;
-    const nlohmann::json j = argc > 1 ? tandem::bench::run(argv[1], batch, steps) : nullptr;
-    if (j.is_null()) {
-      fmt::print(stderr, "usage: bench_dist_overlap gpt|resnet18 [BATCH] [STEPS]\n");
-      return 2;
-    }
-    if (tandem::distributed::get_rank() == 0) fmt::print("{}\n", j.dump());
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "bench_dist_overlap: {}\n", e.what());
-    return 1;
-  }
-  return 0;
+  const int batch = argc > 2 ? std::max(1, std::atoi(argv[2])) : 8;
+  const int steps = argc > 3 ? std::max(1, std::atoi(argv[3])) : 9;
+  return tandem::bench::rank_main("bench_dist_overlap", "gpt|resnet18 [BATCH] [STEPS]", [&] {
+    return argc > 1 ? tandem::bench::run(argv[1], batch, steps) : nlohmann::json();
+  });
 }

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "bench/models.h"
 #include "bench/numbers.h"
+#include "bench/rank_main.h"
 #include "tandem/base/clock.h"
 
 namespace tandem::bench {
@@ -79,19 +79,8 @@ nlohmann::json run(std::string name, int steps) {
 }  // namespace tandem::bench
 
 int main(int argc, char** argv) {
-  try {
-    tandem::init();
-    tandem::distributed::init_process_group();
-    const int steps = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
-    const nlohmann::json j = argc > 1 ? tandem::bench::run(argv[1], steps) : nullptr;
-    if (j.is_null()) {
-      fmt::print(stderr, "usage: bench_dist_train gpt|resnet18[:compiled] [STEPS]\n");
-      return 2;
-    }
-    if (tandem::distributed::get_rank() == 0) fmt::print("{}\n", j.dump());
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "bench_dist_train: {}\n", e.what());
-    return 1;
-  }
-  return 0;
+  const int steps = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
+  return tandem::bench::rank_main("bench_dist_train", "gpt|resnet18[:compiled] [STEPS]", [&] {
+    return argc > 1 ? tandem::bench::run(argv[1], steps) : nlohmann::json();
+  });
 }

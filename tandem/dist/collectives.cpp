@@ -168,6 +168,9 @@ bool device_call(const KernelCall& c) {
   const auto ranks = joined_devices(group_of(a.group), c.device);
   return ranks && ranks->takes(c.in[0].dtype);
 }
+static_assert(static_cast<int>(DeviceCall::Sum::sum) == static_cast<int>(ReduceOp::sum) &&
+              static_cast<int>(DeviceCall::Sum::min) == static_cast<int>(ReduceOp::min) &&
+              static_cast<int>(DeviceCall::Sum::max) == static_cast<int>(ReduceOp::max));
 std::shared_ptr<DeviceRanks> start_on_device(const KernelCall& c, DeviceCall::Kind kind) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
   std::shared_ptr<DeviceRanks> ranks = joined_devices(group_of(a.group), c.device);
@@ -271,13 +274,14 @@ constinit const OpDef scatter_to_ranks_row =
         .vjp(scatter_to_ranks_vjp)
         .doc("x [ranks, ...], the same on each rank: the row of its number.");
 
+struct Row {
+  const OpDef* row;
+  void (*run)(const KernelCall&);
+};
+
 void add_rows() {
   static std::once_flag once;
   std::call_once(once, [] {
-    struct Row {
-      const OpDef* row;
-      void (*run)(const KernelCall&);
-    };
     for (const auto& [row, run] :
          {Row{&all_reduce_row, all_reduce_run}, Row{&all_gather_row, all_gather_run},
           Row{&reduce_scatter_row, reduce_scatter_run}, Row{&broadcast_row, broadcast_run},
@@ -299,10 +303,6 @@ void add_device_kernels(DeviceKind kind) {
   if (std::find(added.begin(), added.end(), kind) != added.end()) return;
   added.push_back(kind);
   using Kind = DeviceCall::Kind;
-  struct Row {
-    const OpDef* row;
-    void (*run)(const KernelCall&);
-  };
   for (const auto& [row, run] : {Row{&all_reduce_row, run_on_device<Kind::all_reduce>},
                                  Row{&reduce_from_ranks_row, run_on_device<Kind::all_reduce>},
                                  Row{&all_gather_row, run_on_device<Kind::all_gather>},

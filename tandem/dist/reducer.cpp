@@ -124,6 +124,9 @@ BucketReducer::BucketReducer(std::vector<NamedParam> params, const DataParallelO
 
 BucketReducer::~BucketReducer() {
   unwatch_gradients(*this);
+  try {
+    settle_device();
+  } catch (...) {}
   for (Bucket& b : buckets_) try {  // after an error: nobody may write to a bucket that is gone
       b.work.wait();
     } catch (...) {}
@@ -181,6 +184,7 @@ std::vector<std::string> BucketReducer::plan() const {
 }
 
 void BucketReducer::begin_pass() {
+  settle_device();
   next_ = 0;
   std::fill(used_.begin(), used_.end(), 0);
   for (Bucket& b : buckets_) {
@@ -277,6 +281,15 @@ void BucketReducer::start_on_device(Bucket& b) {
                 current_stream(device_));
 }
 
+// Calls of a pass that has thrown: their memory is used again after they have ended.
+void BucketReducer::settle_device() {
+  const bool left =
+      by_device() && std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& b) {
+        return b.flat.defined() && b.traced.empty();
+      });
+  if (left) ranks_->wait(current_stream(device_));
+}
+
 void BucketReducer::take_from_device(double divisor) {
   std::vector<float> users(used_.begin(), used_.end());
   engine_
@@ -340,16 +353,14 @@ void BucketReducer::launch_traced(size_t k) {
   // Without a library of its own a device's program brings values to the host for each call.
   const std::string label = fmt::format("bucket {}", k);
   b.flat = cat(parts, 0);
-  b.flat = is_host(device_) || by_device()
-               ? detail::start_all_reduce(b.flat, group_, label, ordered_)
-               : detail::all_reduce_labelled(b.flat, ReduceOp::sum, group_, label, ordered_);
+  b.flat = overlaps() ? detail::start_all_reduce(b.flat, group_, label, ordered_)
+                      : detail::all_reduce_labelled(b.flat, ReduceOp::sum, group_, label, ordered_);
 }
 
 void BucketReducer::take_traced(Bucket& b, double divisor) {
   if (b.traced.empty()) return;
   const NoGradGuard no_grad;
-  const bool started = is_host(device_) || by_device();
-  const Tensor sum = started ? detail::wait_all_reduce(b.flat, group_) : b.flat;
+  const Tensor sum = overlaps() ? detail::wait_all_reduce(b.flat, group_) : b.flat;
   const Tensor mean = sum / divisor;
   b.flat = Tensor();
   int64_t at = 0;

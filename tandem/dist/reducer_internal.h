@@ -108,6 +108,9 @@ class BucketReducer final : public Reducer {
   void start_on_device(Bucket& b);
   void take_from_device(double divisor);
   bool by_device() const { return ranks_ != nullptr; }
+  /// Do calls run beside the backward pass?
+  bool overlaps() const { return is_host(device_) || by_device(); }
+  void settle_device();
   void launch_traced(size_t k);
   void take_traced(Bucket& b, double divisor);
 

@@ -534,24 +534,26 @@ TEST_F(Grpc, DamagedStreamsEndWithTheirStatus) {
 TEST(GrpcQueue, CancelsAndExpires) {
   if (!Http2Frames::available()) GTEST_SKIP() << "this build has no HTTP/2";
   const TempFolder t;
-  put_model(t / "m.onnx", mlp_model(512, 16384, 8));
+  put_model(t / "m.onnx", scale_model(2));
   Running server({.models = t.path().string(), .defaults = {.max_batch = 1}});
-  const auto request = [](int64_t rows) {
-    const std::vector<float> v(static_cast<size_t>(rows) * 512, 0.5F);
-    return as_body(v2_infer_request("m", {raw_input(v, {rows, 512})}));
-  };
+  const std::string body = as_body(v2_infer_request("m", {raw_input()}));
   Http2Client client("127.0.0.1", server->port(), 60);
   const HttpHeaders grpc{{"content-type", "application/grpc"}, {"te", "trailers"}};
   HttpHeaders hasty = grpc;
   hasty.emplace_back("grpc-timeout", "1u");
   const std::string path = kV2 + "ModelInfer";
-  const JobCounts& counts = server->repository().find("m")->scheduler->counts();
-  const int32_t slow = client.start("POST", path, request(30), grpc);
-  while (counts.accepted == 0) std::this_thread::yield();
-  const int32_t cancelled = client.start("POST", path, request(1), grpc);
-  const int32_t late = client.start("POST", path, request(1), hasty);
+  const ModelVersionPtr version = server->repository().find("m");
+  const JobCounts& counts = version->scheduler->counts();
+  // Nothing runs until the server has read that one of them is cancelled: it reads in order.
+  std::unique_lock busy(version->model->lock_of(0));
+  const int32_t first = client.start("POST", path, body, grpc);
+  const int32_t cancelled = client.start("POST", path, body, grpc);
+  const int32_t late = client.start("POST", path, body, hasty);
+  while (counts.accepted < 3) std::this_thread::yield();
   client.reset(cancelled);
-  EXPECT_EQ(trailer_of(client.wait(slow), "grpc-status"), "0");
+  EXPECT_EQ(grpc_answer(client.call(kV2 + "ServerLive", as_body({}))).code, 0);
+  busy.unlock();
+  EXPECT_EQ(trailer_of(client.wait(first), "grpc-status"), "0");
   EXPECT_EQ(trailer_of(client.wait(late), "grpc-status"), "4");
   for (int i = 0; i < 2000 && counts.cancelled + counts.expired < 2; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

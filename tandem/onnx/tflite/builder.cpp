@@ -167,14 +167,13 @@ std::string TfliteBuilder::value(TfliteScope& s, int32_t tensor, bool as_numbers
   const TfliteTensor& t = s.graph.tensors[i];
   std::string& name = s.values[i];
   if (name.empty() && t.is_variable) {
-    const std::string variable = fmt::format("{}", t.name);
-    if (!variables.count(variable)) {
+    if (!variables.count(t.name)) {
       Variable v;
       v.like = t;
       v.first = OnnxValue(zeros(onnx_shape(t.shape), info_of(t.type).carrier), t.type);
-      variables[variable] = std::move(v);
+      variables[t.name] = std::move(v);
     }
-    name = read(variable);
+    name = read(t.name);
   }
   if (name.empty()) {
     if (t.data.empty() && std::find(t.shape.begin(), t.shape.end(), 0) == t.shape.end())

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tandem/serve/grpc/v2_messages_internal.h"
+#include "tandem/serve/model/setting_pair_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -143,8 +144,9 @@ io::ProtoWriter ensemble_config(const ModelSettings& s) {
     const auto put = [&step](uint32_t field, const std::vector<std::string>& entries) {
       for (const std::string& e : entries) {
         io::ProtoWriter entry;
-        entry.add_bytes(1, e.substr(0, e.find('=')));
-        entry.add_bytes(2, e.substr(e.find('=') + 1));
+        const auto [port, tensor] = setting_pair(e, "map", "[x=image]");
+        entry.add_bytes(1, port);
+        entry.add_bytes(2, tensor);
         step.add_message(field, entry);
       }
     };

@@ -10,6 +10,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
 #include "tandem/serve/model/repository.h"
+#include "tandem/serve/model/setting_pair_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -113,13 +114,8 @@ class GraphBuilder {
   std::vector<std::pair<std::string, std::string>> maps(const std::vector<std::string>& entries,
                                                         const char* setting) const {
     std::vector<std::pair<std::string, std::string>> out;
-    for (const std::string& entry : entries) {
-      const size_t is = entry.find('=');
-      TD_CHECK(is != entry.npos && is > 0 && is + 1 < entry.size(), Value,
-               "'{}' of the ensemble '{}' expects entries as [x=image], got '{}'", setting, name_,
-               entry);
-      out.emplace_back(entry.substr(0, is), entry.substr(is + 1));
-    }
+    const std::string whose = fmt::format("'{}' of the ensemble '{}'", setting, name_);
+    for (const std::string& entry : entries) out.push_back(setting_pair(entry, whose, "[x=image]"));
     return out;
   }
 

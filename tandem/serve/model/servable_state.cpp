@@ -11,19 +11,11 @@
 #include "tandem/serve/http/message.h"
 #include "tandem/serve/model/sequences.h"
 #include "tandem/serve/model/servable.h"
+#include "tandem/serve/model/setting_pair_internal.h"
 #include "tandem/serve/refusal_internal.h"
 
 namespace tandem::serve {
 namespace {
-
-// "a=b" of a setting.
-std::pair<std::string, std::string> halves(const std::string& entry, const char* setting,
-                                           const char* example) {
-  const size_t is = entry.find('=');
-  TD_CHECK(is != entry.npos && is > 0 && is + 1 < entry.size(), Value,
-           "'{}' expects entries as {}, got '{}'", setting, example, entry);
-  return {entry.substr(0, is), entry.substr(is + 1)};
-}
 
 size_t port_of(const std::vector<ModelPort>& ports, const std::string& name, const char* setting,
                const char* kind) {
@@ -47,7 +39,7 @@ std::string said_of(const Tensor& t) {
 void Servable::find_states(const std::vector<Tensor>& outputs) {
   std::vector<bool> in(inputs_.size()), out(outputs_.size());
   for (const std::string& entry : options_.state) {
-    const auto [from, to] = halves(entry, "state", "[h_in=h_out]");
+    const auto [from, to] = setting_pair(entry, "'state'", "[h_in=h_out]");
     StatePort s{
         port_of(inputs_, from, "state", "input"), port_of(outputs_, to, "state", "output"), {}};
     TD_CHECK(!in[s.in] && !out[s.out], Value, "'state' names '{}' twice", entry);
@@ -61,7 +53,7 @@ void Servable::find_states(const std::vector<Tensor>& outputs) {
     states_.push_back(std::move(s));
   }
   for (const std::string& entry : options_.controls) {
-    const auto [kind, name] = halves(entry, "controls", "[start=START]");
+    const auto [kind, name] = setting_pair(entry, "'controls'", "[start=START]");
     constexpr std::array<std::string_view, 4> kKinds = {"start", "end", "ready", "id"};
     TD_CHECK(std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end(), Value,
              "'controls' has the kind '{}'; there are start, end, ready and id", kind);

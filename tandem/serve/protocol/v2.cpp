@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
 #include "tandem/io/json.h"
+#include "tandem/serve/model/setting_pair_internal.h"
 #include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
@@ -43,9 +44,11 @@ void metadata(Call& call, const ModelVersion& v) {
 
 std::string map_json(const std::vector<std::string>& entries) {
   std::string out;
-  for (const std::string& e : entries)
-    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", io::quote_json(e.substr(0, e.find('='))),
-                       io::quote_json(e.substr(e.find('=') + 1)));
+  for (const std::string& e : entries) {
+    const auto [port, tensor] = setting_pair(e, "map", "[x=image]");
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", io::quote_json(port),
+                       io::quote_json(tensor));
+  }
   return "{" + out + "}";
 }
 
