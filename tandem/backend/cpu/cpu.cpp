@@ -116,6 +116,8 @@ void register_cpu_backend() {
   detail::register_resample_kernels();
   detail::register_norm_kernels();
   detail::register_loss_kernels();
+  detail::register_running_best_kernels();
+  detail::register_distance_kernels();
   detail::register_update_kernels();
   detail::register_attention_kernels();
   detail::register_paged_attention_kernels();

@@ -94,6 +94,8 @@ struct RowLoops {
   void (*gru_cell)(const float* gates, const float* q, const float* b, const float* before,
                    float* after, float* saved, int64_t h, int64_t n);
   void (*tanh)(float* y, const float* x, int64_t n);
+  /// y[j] = sqrt(sum over i < n of (x[i] - c[i, j])^2) for the 64 columns of c.
+  void (*distances)(float* y, const float* x, const float* c, int64_t n);
 
   // ---- columns, with the bits of rows
   void (*column_softmax)(const Columns& c, float* y, const float* x);
