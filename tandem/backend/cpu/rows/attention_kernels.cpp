@@ -151,14 +151,22 @@ std::shared_ptr<const Plan> plan_of(int64_t e, int64_t f, int blocks) {
   return plan;
 }
 
+// f(worker, its scratch) for every worker.
 template <class F>
-void for_units(const KernelCall& c, int64_t units, F&& f) {
+void for_workers(const KernelCall& c, F&& f) {
   const auto& plan = *static_cast<const AttentionPlan*>(c.plan);
   parallel_for(0, plan.workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t w = first; w < last; ++w) {
       char* scratch = static_cast<char*>(c.scratch) + static_cast<size_t>(w) * plan.part;
-      for (int64_t u = w; u < units; u += plan.workers) f(u, reinterpret_cast<float*>(scratch));
+      f(w, reinterpret_cast<float*>(scratch));
     }
+  });
+}
+template <class F>
+void for_units(const KernelCall& c, int64_t units, F&& f) {
+  const int64_t workers = static_cast<const AttentionPlan*>(c.plan)->workers;
+  for_workers(c, [&](int64_t w, float* s) {
+    for (int64_t u = w; u < units; u += workers) f(u, s);
   });
 }
 
@@ -182,50 +190,90 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   return plan_of(a.e, a.f, 1);
 }
 
-void forward_unit(const Attention& a, const Operand3& y, float* lse, int64_t batch, int64_t q0,
-                  float* s, float* packed) {
-  const RowLoops& l = row_loops();
-  int64_t index[kMaxRank];
-  a.index(batch, index);
-  const float* q = a.q.data + a.q.offset(index, a.lead);
-  const float* k = a.k.data + a.k.offset(index, a.lead);
-  const float* v = a.v.data + a.v.offset(index, a.lead);
-  const int64_t rows = std::min(kQueries, a.queries - q0), mask_at = a.mask_offset(index);
-  float* to = y.data + y.offset(index, a.lead) + q0 * y.row;
-  float top[kQueries], sum[kQueries];
-  std::fill_n(top, rows, -INFINITY);
-  std::fill_n(sum, rows, 0.0f);
-  const int64_t end = a.key_end(q0 + rows), strip = a.causal ? kStrip : kQueries;
-  for (int64_t k0 = 0; k0 < end; k0 += kKeys) {
-    const int64_t n = std::min(kKeys, end - k0);
-    pack_columns(k + k0 * a.k.row, a.k.row, n, a.e, a.scale, packed);
-    for (int64_t r = 0; r < rows; r += strip) {
-      const int64_t r1 = std::min(r + strip, rows), m = std::min(n, a.key_end(q0 + r1) - k0);
-      if (m <= 0) continue;
-      scores(a, q, packed, mask_at, q0 + r, r1 - r, k0, m, s);
-      for (int64_t i = r; i < r1; ++i)
-        merge_row(l, s + (i - r) * kRow, a.seen(q0 + i, k0, m), m, top[i], sum[i], to + i * y.row,
-                  a.f, k0 == 0);
-      TileMatmul{r1 - r,         a.f,   m,     s, kRow, 1, v + k0 * a.v.row, a.v.row, panel_width(),
-                 to + r * y.row, y.row, k0 > 0}
-          .run();
+// Blocks of queries of a head: as few as there can be, and of much the same size.
+struct QueryBlocks {
+  int64_t count, size;
+  explicit QueryBlocks(int64_t queries) : count((queries + kQueries - 1) / kQueries) {
+    size = std::min(kQueries, ((queries + count - 1) / count + kStrip - 1) / kStrip * kStrip);
+    count = (queries + size - 1) / size;
+  }
+};
+
+// The queries of some heads against their keys, by one thread.
+struct ForwardWorker {
+  const Attention& a;
+  const Operand3& y;
+  float* lse;  ///< or nullptr
+  float *s, *packed_k, *packed_v;
+  int64_t packed_batch = -1, packed_at = -1, packed_n = 0;  ///< which keys are packed
+
+  // Queries [q0, q0 + rows) of a head, whose keys up to `reach` the blocks of this head read.
+  void run(int64_t batch, int64_t q0, int64_t rows, int64_t reach) {
+    const RowLoops& l = row_loops();
+    int64_t index[kMaxRank];
+    a.index(batch, index);
+    const float* q = a.q.data + a.q.offset(index, a.lead);
+    const int64_t mask_at = a.mask_offset(index);
+    float* to = y.data + y.offset(index, a.lead) + q0 * y.row;
+    float top[kQueries], sum[kQueries];
+    std::fill_n(top, rows, -INFINITY);
+    std::fill_n(sum, rows, 0.0f);
+    const int64_t end = a.key_end(q0 + rows), strip = a.causal ? kStrip : kQueries;
+    for (int64_t k0 = 0; k0 < end; k0 += kKeys) {
+      const int64_t n = std::min(kKeys, end - k0);
+      pack(batch, index, k0, std::min(kKeys, reach - k0));
+      for (int64_t r = 0; r < rows; r += strip) {
+        const int64_t r1 = std::min(r + strip, rows), m = std::min(n, a.key_end(q0 + r1) - k0);
+        if (m <= 0) continue;
+        scores(a, q, packed_k, mask_at, q0 + r, r1 - r, k0, m, s);
+        for (int64_t i = r; i < r1; ++i)
+          merge_row(l, s + (i - r) * kRow, a.seen(q0 + i, k0, m), m, top[i], sum[i], to + i * y.row,
+                    a.f, k0 == 0);
+        TileMatmul{r1 - r,         a.f,   m,     s, kRow, 1, packed_v, a.f, panel_width(),
+                   to + r * y.row, y.row, k0 > 0}
+            .run();
+      }
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      if (sum[i] != 0) l.scale(to + i * y.row, to + i * y.row, 1.0f / sum[i], a.f);
+      if (lse)
+        lse[batch * a.queries + q0 + i] = (top[i] == -INFINITY ? 0.0f : top[i]) + tdm_logf(sum[i]);
     }
   }
-  for (int64_t i = 0; i < rows; ++i) {
-    if (sum[i] != 0) l.scale(to + i * y.row, to + i * y.row, 1.0f / sum[i], a.f);
-    if (lse)
-      lse[batch * a.queries + q0 + i] = (top[i] == -INFINITY ? 0.0f : top[i]) + tdm_logf(sum[i]);
+
+  // Rows of heads that were split from one matrix lie far apart, a few cache sets for all of them:
+  // values are copied, too.
+  void pack(int64_t batch, const int64_t* index, int64_t k0, int64_t n) {
+    if (batch == packed_batch && k0 == packed_at && n <= packed_n) return;
+    packed_batch = batch;
+    packed_at = k0;
+    packed_n = n;
+    pack_columns(a.k.data + a.k.offset(index, a.lead) + k0 * a.k.row, a.k.row, n, a.e, a.scale,
+                 packed_k);
+    const float* v = a.v.data + a.v.offset(index, a.lead) + k0 * a.v.row;
+    for (int64_t i = 0; i < n; ++i)
+      std::memcpy(packed_v + i * a.f, v + i * a.v.row, static_cast<size_t>(a.f) * sizeof(float));
   }
-}
+};
 
 void forward_run(const KernelCall& c) {
   const Attention a = forward_problem(c);
   Operand3 y;
   y.fill(c.out[0], c.out[0]);
-  const int64_t blocks = (a.queries + kQueries - 1) / kQueries;
-  for_units(c, a.batches * blocks, [&](int64_t u, float* s) {
-    forward_unit(a, y, c.out[1].as<float>(), u / blocks, u % blocks * kQueries, s,
-                 s + kQueries * kRow);
+  const QueryBlocks blocks(a.queries);
+  // A thread takes whole heads, whose keys it packs once, where that keeps all threads busy.
+  const int64_t workers = static_cast<const AttentionPlan*>(c.plan)->workers;
+  const bool whole = a.batches % workers == 0 || a.batches >= 4 * workers;
+  const int64_t at_once = whole ? blocks.count : 1, groups = whole ? 1 : blocks.count;
+  for_workers(c, [&](int64_t w, float* s) {
+    float* const packed = s + kQueries * kRow;
+    ForwardWorker worker{a, y, c.out[1].as<float>(), s, packed, packed + packed_size(a.e)};
+    for (int64_t u = w; u < a.batches * groups; u += workers) {
+      const int64_t first = u % groups * at_once * blocks.size;
+      const int64_t last = std::min(a.queries, first + at_once * blocks.size);
+      for (int64_t q0 = first; q0 < last; q0 += blocks.size)
+        worker.run(u / groups, q0, std::min(blocks.size, last - q0), a.key_end(last));
+    }
   });
 }
 
