@@ -69,6 +69,17 @@ void from_wide(const Array& a, const Array& wide) {
 
 }  // namespace
 
+void widen_dense(const Array& a, float* to) {
+  int64_t strides[kMaxRank], step = 1;
+  for (int d = a.rank; d-- > 0; step *= a.shape[d]) strides[d] = step;
+  Array wide = a;
+  wide.data = to;
+  wide.dtype = DType::f32;
+  wide.strides = strides;
+  wide.contiguous = true;
+  to_wide(wide, a);
+}
+
 WidenedCall::WidenedCall(const KernelCall& c) : call_(c) {
   auto* scratch = static_cast<char*>(c.scratch);
   for (int i = 0; i < c.n_in; ++i) {

@@ -35,6 +35,9 @@ class WidenedCall {
   bool any_ = false;
 };
 
+/// The elements of a floating array as f32, row-major.
+void widen_dense(const Array& a, float* to);
+
 struct WidenedPlan : Plan {
   std::shared_ptr<const Plan> inner;
   size_t inner_at = 0;  ///< where its scratch begins

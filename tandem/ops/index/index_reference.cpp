@@ -6,6 +6,7 @@
 #include "tandem/ops/index/positions_internal.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "tandem/base/parallel.h"
@@ -279,11 +280,29 @@ template <class T, bool kAdd>
 inline void put(T& y, T value) {
   y = kAdd ? add_as<T>(y, value) : value;
 }
+constexpr int64_t kShorts = 8;
+
+// to[j] += from[j] for j < kShorts, each sum rounded to even as BFloat16(float) rounds; the loops
+// become vector instructions.
+inline void add_shorts(BFloat16* to, const BFloat16* from) {
+  uint16_t a[kShorts], b[kShorts];
+  std::memcpy(a, to, sizeof a);
+  std::memcpy(b, from, sizeof b);
+  for (int64_t j = 0; j < kShorts; ++j) {
+    const float x = std::bit_cast<float>(uint32_t{a[j]} << 16);
+    const float y = std::bit_cast<float>(uint32_t{b[j]} << 16);
+    a[j] = BFloat16(x + y).bits;
+  }
+  std::memcpy(static_cast<void*>(to), a, sizeof a);
+}
+
 template <class T, bool kAdd>
 void put_row(T* to, const T* from, int64_t n) {
   int64_t j = 0;
   if constexpr (!kAdd) {
     return copy_short(to, from, static_cast<size_t>(n) * sizeof(T));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    for (; j + kShorts <= n; j += kShorts) add_shorts(to + j, from + j);
   } else if constexpr (std::is_floating_point_v<T>) {
     typedef T Block __attribute__((vector_size(16)));
     constexpr int64_t kBlock = 16 / static_cast<int64_t>(sizeof(T));

@@ -55,15 +55,23 @@ struct ConvPlan : Plan {
 };
 /// An f32 call without empty arrays and with a dense bias: what the own kernels support.
 bool conv_supports_f32(const KernelCall& c);
+/// The same for arrays of f32, f16 and bf16.
+bool conv_supports_floats(const KernelCall& c);
 /// Channels-last strides of output 0.
 bool conv_layout(const KernelCall& c, int output, Strides& s);
 /// The size of `n` f32, in whole cache lines.
 size_t conv_bytes(int64_t elements);
 char* conv_scratch(const KernelCall& c, size_t at);
-/// Input i channels-last.
-const float* conv_read(const KernelCall& c, int i, const ConvActivation& a);
+/// Input i channels-last, in its own dtype; the second is for f32.
+const void* conv_read_any(const KernelCall& c, int i, const ConvActivation& a);
+inline const float* conv_read(const KernelCall& c, int i, const ConvActivation& a) {
+  return static_cast<const float*>(conv_read_any(c, i, a));
+}
 /// Where output 0 is written channels-last, and how it then gets to its place.
-float* conv_written(const KernelCall& c, const ConvActivation& a);
+void* conv_written_any(const KernelCall& c, const ConvActivation& a);
+inline float* conv_written(const KernelCall& c, const ConvActivation& a) {
+  return static_cast<float*>(conv_written_any(c, a));
+}
 void conv_store(const KernelCall& c, const ConvActivation& a);
 /// w [o, i, ...k] as [o][tap][i].
 void conv_pack_weight(const Array& w, float* to);

@@ -12,16 +12,29 @@
 
 namespace tandem::detail {
 
-bool conv_supports_f32(const KernelCall& c) {
-  const auto usable = [](const Array& a) {
-    if (a.dtype != DType::f32) return false;
+namespace {
+
+template <class Takes>
+bool all_usable(const KernelCall& c, Takes takes) {
+  const auto usable = [&](const Array& a) {
+    if (!takes(a.dtype)) return false;
     for (int d = 0; d < a.rank; ++d)
       if (a.shape[d] == 0) return false;
     return true;
   };
   const bool bias = c.n_in > 2 && c.in[2].present();
   return usable(c.out[0]) && usable(c.in[0]) && usable(c.in[1]) &&
-         (!bias || (c.in[2].contiguous && c.in[2].dtype == DType::f32));
+         (!bias || (c.in[2].contiguous && takes(c.in[2].dtype)));
+}
+
+}  // namespace
+
+bool conv_supports_f32(const KernelCall& c) {
+  return all_usable(c, [](DType t) { return t == DType::f32; });
+}
+bool conv_supports_floats(const KernelCall& c) {
+  return all_usable(c,
+                    [](DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; });
 }
 
 bool conv_layout(const KernelCall& c, int, Strides& s) {
@@ -46,21 +59,21 @@ size_t ConvPlan::take(size_t bytes) {
 
 char* conv_scratch(const KernelCall& c, size_t at) { return static_cast<char*>(c.scratch) + at; }
 
-const float* conv_read(const KernelCall& c, int i, const ConvActivation& a) {
-  if (!a.copy) return c.in[i].as<float>();
-  auto* to = reinterpret_cast<float*>(conv_scratch(c, a.offset));
+const void* conv_read_any(const KernelCall& c, int i, const ConvActivation& a) {
+  if (!a.copy) return c.in[i].data;
+  void* to = conv_scratch(c, a.offset);
   to_channels_last(c.in[i], to);
   return to;
 }
-float* conv_written(const KernelCall& c, const ConvActivation& a) {
-  return a.copy ? reinterpret_cast<float*>(conv_scratch(c, a.offset)) : c.out[0].as<float>();
+void* conv_written_any(const KernelCall& c, const ConvActivation& a) {
+  return a.copy ? conv_scratch(c, a.offset) : c.out[0].data;
 }
 void conv_store(const KernelCall& c, const ConvActivation& a) {
   if (!a.copy) return;
   const Array& y = c.out[0];
   Strides s = channels_last_strides(y.shape, y.rank);
   strided_copy(y.data, y.strides, conv_scratch(c, a.offset), s.data(), y.shape, y.rank,
-               sizeof(float));
+               size_of(y.dtype));
 }
 
 void conv_pack_weight(const Array& w, float* to) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own depthwise convolution and its derivatives over channels-last rows, in f32; 16-bit arrays are
-// widened. With respect to the weight, gw[c][tap] = sum over pixels of gy[pixel][c]
-// x[pixel + tap][c]: rows of outputs are split into parts determined by the shape, each with sums
-// [tap][c] of its own that are added in order, so bits do not depend on threads. Of the other two,
-// every row of y and of gx is a unit; the derivative with respect to the input is, of stride 1, a
-// convolution with the flipped weight, else products are added where they belong.
+// Own depthwise convolution and its derivatives over channels-last rows, in f32; the derivatives
+// widen 16-bit arrays row by row. With respect to the weight, gw[c][tap] = sum over pixels of
+// gy[pixel][c] x[pixel + tap][c]: rows of outputs are split into parts determined by the shape,
+// each with sums [tap][c] of its own that are added in order, so bits do not depend on threads. Of
+// the other two, every row of y and of gx is a unit; the derivative with respect to the input is,
+// of stride 1, a convolution with the flipped weight, else products are added where they belong.
 #include <algorithm>
 
 #include "tandem/backend/cpu/conv/channel_loops.h"
 #include "tandem/backend/cpu/conv/conv_internal.h"
+#include "tandem/backend/cpu/conv/wide_rows_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/backend/cpu/widened_internal.h"
 #include "tandem/base/parallel.h"
@@ -23,7 +24,7 @@ constexpr int64_t kPartProducts = 1 << 17;  ///< at least, of one part
 // Whether each channel of x and y has a kernel of its own.
 bool is_depthwise(const KernelCall& c, const Array& x, const Array& y) {
   const int64_t groups = c.get_attrs<ConvAttrs>().groups;
-  return conv_supports_f32(c) && groups > 1 && x.shape[1] == groups && y.shape[1] == groups;
+  return groups > 1 && x.shape[1] == groups && y.shape[1] == groups;
 }
 
 DepthwiseGradRow grad_row(const ConvSizes& s) {
@@ -41,7 +42,9 @@ DepthwiseGradRow grad_row(const ConvSizes& s) {
 
 // ---- with respect to the weight
 
-bool weight_supports(const KernelCall& c) { return is_depthwise(c, c.in[0], c.in[1]); }
+bool weight_supports(const KernelCall& c) {
+  return conv_supports_floats(c) && is_depthwise(c, c.in[0], c.in[1]);
+}
 
 std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
   auto plan = std::make_shared<ConvPlan>();
@@ -56,29 +59,36 @@ std::shared_ptr<const Plan> weight_prepare(const KernelCall& c) {
 }
 
 // Adds output row `row`, counted over samples and depth, to sum [tap][c].
-void add_row(const ConvSizes& s, const float* x, const float* gy, int64_t row, float* sum) {
+void add_row(const ConvSizes& s, WideRows& x, WideRows& gy, int64_t row, float* sum) {
   const ConvSizes::Axis &d = s.axis[0], &h = s.axis[1], &w = s.axis[2];
   const int64_t n = row / (d.out * h.out), od = row / h.out % d.out, oh = row % h.out;
   DepthwiseGradRow r = grad_row(s);
-  r.gy = gy + row * w.out * s.c;
+  r.gy = gy.at(row);
   for (int64_t kd = 0; kd < d.kernel; ++kd)
     for (int64_t kh = 0; kh < h.kernel; ++kh) {
       const int64_t id = d.at(od, kd), ih = h.at(oh, kh);
       if (id < 0 || id >= d.in || ih < 0 || ih >= h.in) continue;
-      r.from = x + ((n * d.in + id) * h.in + ih) * w.in * s.c;
+      r.from = x.at((n * d.in + id) * h.in + ih);
       r.to = sum + (kd * h.kernel + kh) * w.kernel * s.c;
       channel_loops().depthwise_weight(r);
     }
 }
 
+// Rows of x that outputs of neighbouring rows share.
+int rows_kept(const ConvSizes& s) {
+  const ConvSizes::Axis &d = s.axis[0], &h = s.axis[1];
+  return static_cast<int>(std::min<int64_t>(d.kernel * ((h.kernel - 1) * h.dilation + 1), 32));
+}
+
 void weight_run(const KernelCall& c) {
   const auto& plan = *static_cast<const ConvPlan*>(c.plan);
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
-  const float* x = conv_read(c, 0, plan.first);
-  const float* gy = conv_read(c, 1, plan.second);
+  const void *all_x = conv_read_any(c, 0, plan.first), *all_gy = conv_read_any(c, 1, plan.second);
   auto* partial = reinterpret_cast<float*>(conv_scratch(c, plan.parts_at));
   const int64_t size = s.taps * s.c, rows = s.n * s.axis[0].out * s.axis[1].out;
   parallel_for(0, plan.parts, 1, [&](int64_t first, int64_t last) {
+    WideRows x(all_x, c.in[0].dtype, s.axis[2].in * s.c, rows_kept(s));
+    WideRows gy(all_gy, c.in[1].dtype, s.axis[2].out * s.c, 1);
     for (int64_t p = first; p < last; ++p) {
       float* sum = partial + p * size;
       std::fill_n(sum, size, 0.0f);
@@ -86,7 +96,8 @@ void weight_run(const KernelCall& c) {
         add_row(s, x, gy, r, sum);
     }
   });
-  auto* gw = c.out[0].as<float>();
+  NarrowRows result(c.out[0].data, c.out[0].dtype, size);
+  float* gw = result.begin(0);
   parallel_for(0, s.c, 1 + 8192 / s.taps, [&](int64_t first, int64_t last) {
     for (int64_t t = 0; t < s.taps; ++t) {
       float* sum = partial + t * s.c;
@@ -95,6 +106,7 @@ void weight_run(const KernelCall& c) {
       for (int64_t i = first; i < last; ++i) gw[i * s.taps + t] = sum[i];
     }
   });
+  result.done(0);
 }
 
 // ---- forward, and with respect to the input
@@ -102,7 +114,7 @@ void weight_run(const KernelCall& c) {
 constexpr int64_t kMostRows = 16;  ///< rows of taps
 
 bool forward_supports(const KernelCall& c) {
-  if (!is_depthwise(c, c.in[0], c.out[0])) return false;
+  if (!conv_supports_f32(c) || !is_depthwise(c, c.in[0], c.out[0])) return false;
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
   return s.axis[0].kernel * s.axis[1].kernel <= kMostRows && s.axis[2].dilation == 1 &&
          s.axis[2].padding >= 0;
@@ -124,7 +136,7 @@ const float* turned_weight(const KernelCall& c, const ConvPlan& plan, const Conv
                            bool flipped) {
   auto* weight = reinterpret_cast<float*>(conv_scratch(c, plan.weight));
   auto* w = reinterpret_cast<float*>(conv_scratch(c, plan.workers_at));
-  conv_pack_weight(c.in[1], w);
+  c.in[1].dtype == DType::f32 ? conv_pack_weight(c.in[1], w) : widen_dense(c.in[1], w);
   for (int64_t i = 0; i < s.c; ++i)
     for (int64_t t = 0; t < s.taps; ++t)
       weight[(flipped ? s.taps - 1 - t : t) * s.c + i] = w[i * s.taps + t];
@@ -179,7 +191,7 @@ void forward_run(const KernelCall& c) {
 }
 
 bool input_supports(const KernelCall& c) {
-  if (!is_depthwise(c, c.in[0], c.out[0])) return false;
+  if (!conv_supports_floats(c) || !is_depthwise(c, c.in[0], c.out[0])) return false;
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
   return s.axis[0].kernel * s.axis[1].kernel <= kMostRows;
 }
@@ -192,7 +204,7 @@ std::shared_ptr<const Plan> input_prepare(const KernelCall& c) {
 // Row `row` of gx, counted over samples and depth; weight [tap][c] is flipped for stride 1.
 class InputRow {
  public:
-  InputRow(const ConvSizes& s, const float* gy, const float* weight, const float* zeros)
+  InputRow(const ConvSizes& s, WideRows& gy, const float* weight, const float* zeros)
       : s_(s), gy_(gy), weight_(weight), zeros_(zeros) {}
 
   static bool flips(const ConvSizes& s) {
@@ -202,7 +214,7 @@ class InputRow {
   }
 
   void run(int64_t row, bool flipped, float* gx) const {
-    const ConvSizes::Axis &d = s_.axis[0], &h = s_.axis[1], &w = s_.axis[2];
+    const ConvSizes::Axis &d = s_.axis[0], &h = s_.axis[1];
     const int64_t n = row / (d.in * h.in), id = row / h.in % d.in, ih = row % h.in;
     const float* rows[kMostRows];
     int count = 0;
@@ -210,7 +222,7 @@ class InputRow {
       for (int64_t kh = 0; kh < h.kernel; ++kh, ++count) {
         const int64_t od = output(d, id, kd), oh = output(h, ih, kh);
         const bool inside = od >= 0 && oh >= 0;
-        rows[count] = inside ? gy_ + ((n * d.out + od) * h.out + oh) * w.out * s_.c : nullptr;
+        rows[count] = inside ? gy_.at((n * d.out + od) * h.out + oh) : nullptr;
       }
     flipped ? convolve(rows, count, gx) : add(rows, count, gx);
   }
@@ -255,20 +267,27 @@ class InputRow {
   }
 
   const ConvSizes& s_;
-  const float *gy_, *weight_, *zeros_;
+  WideRows& gy_;
+  const float *weight_, *zeros_;
 };
 
 void input_run(const KernelCall& c) {
   const auto& plan = *static_cast<const ConvPlan*>(c.plan);
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.out[0], c.in[1], c.in[0]);
-  const float* gy = conv_read(c, 0, plan.first);
+  const void* all_gy = conv_read_any(c, 0, plan.first);
   const bool flipped = InputRow::flips(s);
   const float *weight = turned_weight(c, plan, s, flipped), *zeros = row_of_zeros(c, plan, s);
-  float* gx = conv_written(c, plan.second);
+  void* all_gx = conv_written_any(c, plan.second);
   const int64_t width = s.axis[2].in * s.c, rows = s.n * s.axis[0].in * s.axis[1].in;
-  const InputRow row(s, gy, weight, zeros);
+  const int kept = static_cast<int>(s.axis[0].kernel * s.axis[1].kernel);
   parallel_for(0, rows, 1 + 32768 / (width * s.taps), [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) row.run(r, flipped, gx + r * width);
+    WideRows gy(all_gy, c.in[0].dtype, s.axis[2].out * s.c, kept);
+    NarrowRows gx(all_gx, c.out[0].dtype, width);
+    const InputRow row(s, gy, weight, zeros);
+    for (int64_t r = first; r < last; ++r) {
+      row.run(r, flipped, gx.begin(r));
+      gx.done(r);
+    }
   });
   conv_store(c, plan.second);
 }
@@ -281,8 +300,8 @@ constexpr Kernel kInput{input_supports, conv_layout, input_prepare, input_run};
 
 void register_depthwise_kernels() {
   register_kernel(DeviceKind::cpu, op::conv, kForward);
-  register_f32_and_widened<kWeight>(op::conv_backward_weight);
-  register_f32_and_widened<kInput>(op::conv_backward_input);
+  register_kernel(DeviceKind::cpu, op::conv_backward_weight, kWeight);
+  register_kernel(DeviceKind::cpu, op::conv_backward_input, kInput);
 }
 
 }  // namespace tandem::detail

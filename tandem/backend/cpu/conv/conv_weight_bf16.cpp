@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bf16 derivative of 1x1 convolutions with respect to the weight: over channels-last
+// activations it is one matmul, gy^T x, whose depth is the pixels of all samples.
+#include <cstring>
+
+#include "tandem/backend/cpu/conv/conv_internal.h"
+#include "tandem/backend/cpu/gemm/turned_bf16_internal.h"
+#include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/parallel.h"
+#include "tandem/graph/run/channels_last.h"
+#include "tandem/ops/conv/conv.h"
+
+namespace tandem::detail {
+namespace {
+
+constexpr int64_t kMostPixels = 4096;  ///< the panels of more would leave the second-level cache
+
+struct PointPlan : TurnedPlan {
+  size_t pixels_at = 0;  ///< the pixels of x that a stride leaves, as rows
+  bool gathers = false;
+};
+
+ConvSizes sizes_of(const KernelCall& c) {
+  return ConvSizes(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
+}
+
+MatmulProblem problem_of(const ConvSizes& s) {
+  MatmulProblem p;
+  p.m = p.ak = s.o;
+  p.n = p.bk = s.c;
+  p.k = s.n * s.pixels;
+  p.am = p.bn = 1;
+  return p;
+}
+
+bool supports(const KernelCall& c) {
+  const Array* const all[] = {&c.in[0], &c.in[1], &c.out[0]};
+  for (const Array* a : all)
+    if (a->dtype != DType::bf16) return false;
+  if (!conv_supports_floats(c) || !is_channels_last(c.in[0]) || !is_channels_last(c.in[1]))
+    return false;
+  const ConvSizes s = sizes_of(c);
+  for (const ConvSizes::Axis& a : s.axis)
+    if (a.kernel != 1 || a.padding != 0 || (a.out - 1) * a.stride >= a.in) return false;
+  return s.groups == 1 && s.n * s.pixels <= kMostPixels && takes_turned_bf16(problem_of(s));
+}
+
+std::shared_ptr<const Plan> prepare(const KernelCall& c) {
+  auto plan = std::make_shared<PointPlan>();
+  const ConvSizes s = sizes_of(c);
+  plan_turned_bf16(*plan, problem_of(s));
+  plan->gathers = s.pixels != s.in_pixels;
+  plan->pixels_at = plan->workspace;
+  if (plan->gathers)
+    plan->workspace += whole_lines(static_cast<size_t>(s.n * s.pixels * s.c) * sizeof(uint16_t));
+  return plan;
+}
+
+// The pixels of x that outputs read, in their order.
+void gather_pixels(const ConvSizes& s, const uint16_t* x, uint16_t* to) {
+  const ConvSizes::Axis &d = s.axis[0], &h = s.axis[1], &w = s.axis[2];
+  parallel_for(0, s.n * d.out * h.out, 1 + 16384 / (w.out * s.c), [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t n = r / (d.out * h.out), od = r / h.out % d.out, oh = r % h.out;
+      const int64_t row = ((n * d.in + od * d.stride) * h.in + oh * h.stride) * w.in;
+      for (int64_t ow = 0; ow < w.out; ++ow)
+        std::memcpy(to + (r * w.out + ow) * s.c, x + (row + ow * w.stride) * s.c,
+                    static_cast<size_t>(s.c) * sizeof(uint16_t));
+    }
+  });
+}
+
+void run(const KernelCall& c) {
+  const auto& plan = *static_cast<const PointPlan*>(c.plan);
+  const uint16_t* x = c.in[0].as<uint16_t>();
+  if (plan.gathers) {
+    auto* to = reinterpret_cast<uint16_t*>(static_cast<char*>(c.scratch) + plan.pixels_at);
+    gather_pixels(sizes_of(c), x, to);
+    x = to;
+  }
+  run_turned_bf16(plan, c.in[1].as<uint16_t>(), x, c.out[0].as<uint16_t>(), c.scratch, nullptr);
+}
+
+}  // namespace
+
+void register_conv_weight_bf16() {
+  register_kernel(DeviceKind::cpu, op::conv_backward_weight, {supports, nullptr, prepare, run});
+}
+
+}  // namespace tandem::detail

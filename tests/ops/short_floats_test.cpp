@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that read bf16 and f16 in their own way, against f32 on the same numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+struct ConvCase {
+  const char* name;
+  int64_t n, c, o, h, w;
+  int64_t kernel, stride, padding, dilation, groups;
+  bool equal;  ///< one kernel computes both, in f32: equal bits after rounding
+};
+
+// 1x1 convolutions with few pixels, also of stride 2; depthwise ones of every kind.
+constexpr ConvCase kConvCases[] = {
+    {"point", 2, 40, 33, 5, 7, 1, 1, 0, 1, 1, false},
+    {"point_stride", 3, 32, 48, 9, 8, 1, 2, 0, 1, 1, false},
+    {"point_odd", 1, 65, 15, 7, 5, 1, 1, 0, 1, 1, false},
+    {"depthwise", 2, 24, 24, 9, 11, 3, 1, 1, 1, 24, true},
+    {"depthwise_stride", 2, 19, 19, 8, 9, 5, 2, 2, 1, 19, true},
+    {"depthwise_dilation", 1, 16, 16, 12, 13, 3, 1, 2, 2, 16, true},
+    {"depthwise_wide", 2, 33, 33, 6, 40, 7, 1, 3, 1, 33, true},
+};
+
+class ShortConv : public testing::TestWithParam<std::tuple<ConvCase, DType, bool>> {};
+
+Tensor image(uint64_t seed, const Shape& s, bool last, DType t) {
+  manual_seed(seed);
+  const Tensor x = last ? randn({s[0], s[2], s[3], s[1]}).permute({0, 3, 1, 2}) : randn(s);
+  return x.to(t);
+}
+
+TEST_P(ShortConv, DerivativesEqualFloats) {
+  const auto& [k, dtype, last] = GetParam();
+  const NoGradGuard no_grad;
+  const auto loc = SourceLocation::here();
+  ConvAttrs a{{k.stride, k.stride},     {k.padding, k.padding},
+              {k.dilation, k.dilation}, k.groups,
+              {k.padding, k.padding},   {}};
+  const Tensor x = image(1, {k.n, k.c, k.h, k.w}, last, dtype);
+  const Tensor w = image(2, {k.o, k.c / k.groups, k.kernel, k.kernel}, false, dtype);
+  const Tensor y = call(op::conv, &a, loc, x, w);
+  const Tensor gy = image(3, y.shape(), last, dtype);
+  const auto compare = [&](const OpDef& row, IntList size, const Tensor& p, const Tensor& q) {
+    ConvAttrs b = a;
+    b.size = size;
+    const Tensor got = call(row, &b, loc, p, q);
+    const Tensor want = call(row, &b, loc, p.to(DType::f32), q.to(DType::f32));
+    ASSERT_EQ(got.dtype(), dtype);
+    const double bound =
+        k.equal ? 0 : std::ldexp(max(abs(want)).item<float>(), dtype == DType::bf16 ? -7 : -9);
+    EXPECT_LE(max(abs(got.to(DType::f32) - want.to(dtype).to(DType::f32))).item<float>(), bound)
+        << row.name;
+  };
+  compare(op::conv_backward_weight, {k.kernel, k.kernel}, x, gy);
+  compare(op::conv_backward_input, {k.h, k.w}, gy, w);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShortConv,
+                         testing::Combine(testing::ValuesIn(kConvCases),
+                                          testing::Values(DType::bf16, DType::f16),
+                                          testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  std::string(to_string(std::get<1>(info.param))) +
+                                  (std::get<2>(info.param) ? "_last" : "_first");
+                         });
+
+// Sums of rows in bf16 are rounded after each addition, as one element after the other would be.
+TEST(ShortFloats, RowsAddedByIndexRoundEachTime) {
+  manual_seed(4);
+  const int64_t rows = 5, columns = 21, places = 40;
+  const Tensor v = randn({places, columns}).to(DType::bf16);
+  const Tensor infinity = full({1, columns}, std::numeric_limits<double>::infinity());
+  const Tensor nan = full({1, columns}, std::nan(""));
+  const Tensor special =
+      cat({infinity, nan, v.to(DType::f32)}, 0).narrow(0, 0, places).to(DType::bf16);
+  const Tensor at = randint(0, rows, {places});
+  for (const Tensor& value : {v, special}) {
+    const Tensor got = index_put(zeros({rows, columns}, DType::bf16), {at}, value, true);
+    const std::vector<float> from = value.to(DType::f32).to_vector<float>();
+    const std::vector<int64_t> row = at.to_vector<int64_t>();
+    std::vector<float> want(static_cast<size_t>(rows * columns));
+    for (size_t i = 0; i < row.size(); ++i)
+      for (size_t j = 0; j < static_cast<size_t>(columns); ++j) {
+        float& sum = want[static_cast<size_t>(row[i]) * static_cast<size_t>(columns) + j];
+        sum = BFloat16(sum + from[i * static_cast<size_t>(columns) + j]);
+      }
+    const std::vector<float> sums = got.to(DType::f32).to_vector<float>();
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(sums[i] == want[i] || (std::isnan(sums[i]) && std::isnan(want[i]))) << i;
+  }
+}
+
+// Distances and running extremes take other loops for long lines than for odd ones.
+TEST(ShortFloats, DistancesEqualTheFormula) {
+  manual_seed(5);
+  for (const auto& [p, r, m] :
+       {std::tuple<int64_t, int64_t, int64_t>{3, 1, 1}, {70, 65, 17}, {130, 64, 33}, {2, 200, 5}}) {
+    const Tensor a = randn({2, p, m}), b = randn({2, r, m});
+    const Tensor want = sqrt(sum(pow(unsqueeze(a, 2) - unsqueeze(b, 1), 2), {-1}));
+    EXPECT_LE(max(abs(cdist(a, b) - want)).item<float>(), 1e-5f) << p << " " << r << " " << m;
+  }
+}
+
+TEST(ShortFloats, RunningExtremesEqualOneByOne) {
+  manual_seed(6);
+  const Tensor plain = randn({1, 131}), equal = round(randn({1, 131}) * 2);
+  const Tensor nan = cat({randn({1, 40}), full({1, 1}, std::nan("")), randn({1, 90})}, 1);
+  const Tensor x = cat({plain, equal, nan, -plain}, 0);
+  for (const bool largest : {true, false}) {
+    const auto [values, indices] = largest ? cummax(x, 1) : cummin(x, 1);
+    const auto v = values.to_vector<float>(), from = x.to_vector<float>();
+    const auto at = indices.to_vector<int64_t>();
+    for (size_t line = 0; line < 4; ++line) {
+      size_t best = 0;
+      for (size_t i = 0; i < 131; ++i) {
+        const float now = from[line * 131 + i], so_far = from[line * 131 + best];
+        const bool better = largest ? now >= so_far : now <= so_far;
+        if (std::isnan(now) || (better && !std::isnan(so_far))) best = i;
+        ASSERT_EQ(at[line * 131 + i], static_cast<int64_t>(best)) << line << " " << i;
+        ASSERT_TRUE(v[line * 131 + i] == from[line * 131 + best] ||
+                    std::isnan(from[line * 131 + best]));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem
