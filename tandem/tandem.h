@@ -27,6 +27,7 @@
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/device_mesh.h"
 #include "tandem/dist/launch.h"
+#include "tandem/dist/parameter_server.h"
 #include "tandem/dist/pipeline.h"
 #include "tandem/dist/tensor_parallel.h"
 #include "tandem/distributions/distributions.h"

@@ -211,7 +211,8 @@ class TD_API Trainer {
   enum class Due : uint8_t { none, epoch, end, validation };
   FitResult run_fit(Running& run, data::AnyPipeline& train, std::optional<data::AnyPipeline>& val);
   void open(Running& run);
-  void join_ranks();
+  void join_ranks(const data::AnyPipeline& data);
+  void join_server(const data::AnyPipeline& data);
   void share_out();
   void make_whole();
   void compile_steps();
@@ -288,6 +289,8 @@ class TD_API Trainer {
   class WholeSums;
   class WholeParams;
   std::unique_ptr<Ranks> ranks_;  ///< of a data parallel run
+  struct Serving;
+  std::unique_ptr<Serving> serving_;  ///< of a run with a parameter server
 };
 
 }  // namespace tandem::train

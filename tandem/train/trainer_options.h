@@ -35,8 +35,9 @@ enum class TrainStrategy : uint8_t {
   zero1,      ///< and of the optimizer's state
   zero2,      ///< and of the gradients
   fsdp,       ///< and of the parameters
+  ps,         ///< rank 0 holds parameters and optimizer, the others compute gradients for it
 };
-constexpr const char* field_names(TrainStrategy) { return "auto none ddp zero1 zero2 fsdp"; }
+constexpr const char* field_names(TrainStrategy) { return "auto none ddp zero1 zero2 fsdp ps"; }
 
 /// An average of the weights beside those that are trained (optim/averaged.h). Validation, tests,
 /// predictions and what fit() leaves in the model are the average's once there is one; checkpoints
@@ -174,6 +175,7 @@ struct TrainerOptions {
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   TrainStrategy strategy = TrainStrategy::automatic;
   bool sync_batchnorm = false;
+  int64_t ps_staleness = 0;
   // ---- results
   std::vector<std::string> metrics = {};
   /// Run folder: `saving.files`, env.json, metrics.jsonl and .csv, parts.jsonl, checkpoints,
@@ -230,11 +232,17 @@ struct TrainerOptions {
       {.doc =
            "of several ranks (tandem launch): ddp trains one net, each rank on its part of every "
            "batch; zero1, zero2 and fsdp do the same and hold a part each of the optimizer's "
-           "state, of the gradients too, of the parameters too; none: each trains by itself; auto: "
-           "ddp where there are several",
+           "state, of the gradients too, of the parameters too; ps: rank 0 is a parameter server, "
+           "the "
+           "others its workers; none: each trains by itself; auto: ddp where there are several",
        .resumable = true});
     v("sync_batchnorm", sync_batchnorm,
       {.doc = "batch norms take the statistics of all ranks' samples", .resumable = true});
+    v("ps_staleness", ps_staleness,
+      {.doc = "of strategy ps: updates by which a gradient's parameters may be older than those it "
+              "is applied to; 0: the workers compute parts of one batch, as ddp does",
+       .at_least = 0,
+       .resumable = true});
     v("average", average, {.doc = "an average of the weights beside those that are trained"});
     preempt.fields(v);
   }

@@ -96,6 +96,58 @@ TEST_F(Distributed, StrategiesShareOutState) {
   EXPECT_NEAR(mixed.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-4) << mixed;
 }
 
+// A parameter server: one worker gives the figures of one process to the bit, also where the run is
+// resumed and with gradients of several batches; more workers give those of ddp.
+TEST_F(Distributed, AParameterServerTrains) {
+  const std::string
+      more =
+          "--json trainer.epochs=2 sched.type=constant data.val_part=0.2 trainer.clip_norm=1 "
+          "trainer.accumulate=2 --run ",
+      ps = " trainer.strategy=ps ";
+  const nlohmann::json one = figures(train(1, more + "one"));
+  const Result part = train(2, more + "ps trainer.max_steps=11" + ps);
+  EXPECT_EQ(figures(part).value("steps", 0), 11) << part.text;
+  const nlohmann::json resumed = figures(train(2, more + "ps" + ps + "trainer.ps_staleness=3"));
+  for (const char* name : {"train/loss", "train/accuracy", "val/loss", "test/accuracy", "steps"}) {
+    EXPECT_EQ(resumed.value(name, -1.0), one.value(name, -2.0)) << name << resumed << one;
+  }
+  const std::string plain = "--json trainer.epochs=2 model.dropout=0 data.val_part=0.2 --run ";
+  const nlohmann::json alone = figures(train(1, plain + "alone")),
+                       three = figures(train(3, plain + "three" + ps));
+  for (const char* name : {"train/loss", "train/accuracy", "val/loss", "val/accuracy", "steps"}) {
+    EXPECT_NEAR(three.value(name, -1.0), alone.value(name, -2.0), 1e-5) << name << three << alone;
+  }
+}
+
+TEST_F(Distributed, StaleGradientsMeetTheMetric) {
+  const Result r = train(4, "--json trainer.strategy=ps trainer.ps_staleness=4");
+  ASSERT_EQ(r.code, 0) << r.text;
+  const nlohmann::json j = figures(r);
+  EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
+  EXPECT_EQ(j.value("steps", 0), 690);
+}
+
+// The job continues with a worker fewer.
+TEST_F(Distributed, AWorkerIsLost) {
+  const std::string tool_path = std::getenv("TANDEM_TOOL"),
+                    run = " train " + recipe_ +
+                          " trainer.report=false --json trainer.strategy=ps trainer.ps_staleness=2 "
+                          "trainer.save_every=20 --run lost";
+  std::ofstream(folder_ / "rank.sh")
+      << "if [ $RANK = 2 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then\n  " + tool_path + run +
+             " &\n  while ! ls lost/checkpoints/*/state.json >/dev/null 2>&1; do sleep 0.02; "
+             "done\n  kill -9 $!; wait $!; exit 137\nfi\nexec " +
+             tool_path + run + "\n";
+  const Result r = shell("cd " + folder_.string() + " && TANDEM_DIST_DEADLINE=5 " + tool_path +
+                         " launch -n 3 --no-prefix --max-restarts 1 --min-ranks 2 sh rank.sh 2>&1");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "rank 2 (host ")) << r.text;
+  EXPECT_TRUE(has(r.text, "start 2 of 2 with 2 ranks")) << r.text;
+  const nlohmann::json j = figures(r);
+  EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
+  EXPECT_EQ(j.value("steps", 0), 690);
+}
+
 // A loss that is not finite is explained by the ranks together: none waits for another, and the
 // replay has the parameters.
 TEST_F(Distributed, ShardedRunsExplainNonFiniteLosses) {

@@ -134,7 +134,7 @@ Played play(const std::string& scenario, int n) {
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
   p.result = launch({.ranks = n,
-                     .command = {"/proc/self/exe", "--gtest_filter=FaultChild.Plays"},
+                     .command = {"/proc/self/exe", "--gtest_filter=FaultChild.Plays*"},
                      .threads = 1,
                      .notice = 4,
                      .grace = 1});

@@ -8,7 +8,7 @@
 #include "tandem/base/hash/hash.h"
 #include "tandem/dist/objects.h"
 #include "tandem/ops/ops.h"
-#include "tandem/train/trainer/trainer_internal.h"
+#include "tandem/train/trainer/serving_internal.h"
 
 namespace tandem::train {
 namespace {
@@ -36,8 +36,14 @@ struct AbsentCallback : Callback {
   const char* name() const override { return of->name(); }
 };
 
-/// Lists of numbers by name, as ranks tell them to each other.
-using NamedNumbers = std::vector<std::pair<std::string, std::vector<double>>>;
+std::vector<NamedNumbers> of_all_ranks(distributed::Engine& engine, const NamedNumbers& own) {
+  std::vector<NamedNumbers> all;
+  for (const std::string& text : distributed::all_gather_text(engine, pack(own), "metrics"))
+    all.push_back(unpack(text));
+  return all;
+}
+
+}  // namespace
 
 std::string pack(const NamedNumbers& all) {
   std::string text;
@@ -66,20 +72,13 @@ NamedNumbers unpack(std::string_view text) {
   return all;
 }
 
-std::vector<NamedNumbers> of_all_ranks(distributed::Engine& engine, const NamedNumbers& own) {
-  std::vector<NamedNumbers> all;
-  for (const std::string& text : distributed::all_gather_text(engine, pack(own), "metrics"))
-    all.push_back(unpack(text));
-  return all;
-}
-
-}  // namespace
-
-void Trainer::join_ranks() {
+void Trainer::join_ranks(const data::AnyPipeline& data) {
   ranks_.reset();
+  serving_.reset();
   if (options_.strategy == TrainStrategy::none) return;
   if (options_.strategy == TrainStrategy::automatic && distributed::find_place().size == 1) return;
   if (distributed::world()->size() == 1) return;
+  if (options_.strategy == TrainStrategy::ps) return join_server(data);
   TD_CHECK(
       !several(), Unsupported,
       "a step with several optimizers on several ranks\nSet strategy = none (each rank trains by "
@@ -117,6 +116,7 @@ void Trainer::make_whole() {
 void Trainer::leave_ranks() {
   if (scaler_) scaler_->set_max_over_ranks({});
   ranks_.reset();
+  serving_.reset();
   for (auto& c : callbacks_)
     if (const auto absent = std::dynamic_pointer_cast<AbsentCallback>(c)) c = absent->of;
 }

@@ -5,7 +5,7 @@
 
 #include "tandem/base/log.h"
 #include "tandem/ops/ops.h"
-#include "tandem/train/trainer/trainer_internal.h"
+#include "tandem/train/trainer/serving_internal.h"
 
 namespace tandem::train {
 namespace {
@@ -117,6 +117,7 @@ void Trainer::resume(Running& run) {
           checkpoints_->folder(), resumed[i], given[i]);
       break;
     }
+  if (serving_) serving_->follow();
   step_ = run.first_step = s->step;
   loss_sum_ = io::number_of(more.find("loss_sum"));
   samples_ = io::number_of(more.find("samples"));
@@ -168,7 +169,10 @@ bool Trainer::load_best() {
 // ---- the average
 
 RunParts Trainer::parts() {
-  RunParts p{.model = &model_, .scaler = scaler_.get(), .data = data_, .extra = extra_};
+  RunParts p{.model = &model_,
+             .scaler = scaler_.get(),
+             .data = serving_ ? serving_->pass : data_,
+             .extra = extra_};
   if (!several()) {
     p.optimizer = &optimizer();
     if (!schedules_.empty()) p.schedule = schedules_.front().schedule;

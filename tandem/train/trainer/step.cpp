@@ -7,8 +7,8 @@
 
 #include "tandem/compile/compile.h"
 #include "tandem/ops/ops.h"
+#include "tandem/train/trainer/serving_internal.h"
 #include "tandem/train/trainer/state_keeper_internal.h"
-#include "tandem/train/trainer/trainer_internal.h"
 
 namespace tandem::train {
 
@@ -238,11 +238,17 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
   const GeneratorState rng = generator_state();
   const bool first = micro_ == 0, update = last || micro_ + 1 == options_.accumulate;
   const int64_t due = due_optimizers(step_ + 1);
-  const StepResult out = ranks_ ? step_on_ranks(batch, first, update, due)
-                                : compiled_->train(batch, first, update, due);
+  if (serving_ && !update) {  // its workers compute all batches of an update
+    ++micro_;
+    return false;
+  }
+  const StepResult out = serving_ ? serving_->step()
+                         : ranks_ ? step_on_ranks(batch, first, update, due)
+                                  : compiled_->train(batch, first, update, due);
   // Whole batches of a data parallel run count once.
   const bool whole = !ranks_ || whole_batch();
-  const double rows = batch_rows(batch) * static_cast<double>(whole ? 1 : ranks_->size());
+  const double own = serving_ ? serving_->rows : batch_rows(batch);
+  const double rows = own * static_cast<double>(whole ? 1 : ranks_->size());
   const bool counts = !ranks_ || !whole || ranks_->rank() == 0;
   const double loss = double_of(out.loss);
   const double norm = out.norm.defined() ? double_of(out.norm) : 0;
@@ -262,12 +268,14 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
   if (overflow) ++overflows_;
   if (!overflow && options_.on_nonfinite != OnNonFinite::off && !(finite && std::isfinite(norm))) {
     if (options_.on_nonfinite == OnNonFinite::stop)
-      explain(batch, fmt::format("{}, the gradient norm {}", what, finite_text(norm)), rng);
+      explain(serving_ ? serving_->batch() : batch,
+              fmt::format("{}, the gradient norm {}", what, finite_text(norm)), rng);
     ++skipped_;
   } else {
-    loss_sum_ += loss * rows;
+    loss_sum_ += serving_ ? serving_->loss_sum : loss * rows;
     samples_ += rows;
-    add_figures(figures_, run.last_figures, batch_rows(batch) * (counts ? 1 : 0));
+    add_figures(figures_, run.last_figures, own * (counts ? 1 : 0));
+    if (serving_) serving_->merge_metrics();
     if (options_.logging.train_metrics && counts && out.output.defined() && out.target.defined())
       for (auto& m : metrics_) m->update(out.output, out.target);
   }

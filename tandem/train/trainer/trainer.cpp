@@ -8,7 +8,7 @@
 #include "tandem/base/files/folder.h"
 #include "tandem/base/log.h"
 #include "tandem/tensor/allocator.h"
-#include "tandem/train/trainer/trainer_internal.h"
+#include "tandem/train/trainer/serving_internal.h"
 
 namespace tandem::train {
 
@@ -340,7 +340,16 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
     train = first_batches(train, options_.debug.overfit_batches);
     val = first_batches(train, options_.debug.overfit_batches);
   }
-  join_ranks();
+  join_ranks(train);
+  if (serving_ && !serving_->server.is_server()) {
+    const FitResult worked = serving_->work();
+    leave_ranks();
+    return worked;
+  }
+  if (serving_) {
+    train = serving_->positions();
+    serving_->pass = &train;
+  }
   if (ranks_) {
     ranks_->whole = train;
     train = train.part_of_batches(ranks_->rank(), ranks_->size());
@@ -353,7 +362,7 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   struct Fitting {
     Trainer& t;
     Fitting(Trainer& t, data::AnyPipeline& data) : t(t) {
-      t.data_ = &data;
+      t.data_ = t.serving_ ? &t.serving_->whole : &data;
       t.fitting_ = true;
     }
     ~Fitting() {
@@ -365,7 +374,9 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   } fitting(*this, train);
   try {
     try {
-      return run_fit(run, train, val);
+      const FitResult result = run_fit(run, train, val);
+      if (serving_) serving_->server.dismiss();
+      return result;
     } catch (...) {
       rethrow_as_error("training");
     }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run with a parameter server (TrainStrategy::ps): rank 0 runs the Trainer's loop, with gradients
+// that the other ranks compute; those only work. What a batch gave travels as a list of numbers.
+#pragma once
+
+#include "tandem/dist/parameter_server.h"
+#include "tandem/train/trainer/trainer_internal.h"
+
+namespace tandem::train {
+
+/// Lists of numbers by name, as ranks tell them to each other.
+using NamedNumbers = std::vector<std::pair<std::string, std::vector<double>>>;
+std::string pack(const NamedNumbers& all);
+NamedNumbers unpack(std::string_view text);
+
+struct Trainer::Serving {
+  Trainer& t;
+  distributed::ParameterServer server;
+  data::AnyPipeline whole;            ///< the data; batches are loaded by the workers
+  data::AnyPipeline* pass = nullptr;  ///< the server's way through it
+  // Of the last update:
+  double rows = 0, loss_sum = 0;
+  std::vector<NamedNumbers> reports;  ///< of the parts
+
+  Serving(Trainer& trainer, const data::AnyPipeline& data)
+      : t(trainer), server(t.model_, {.staleness = t.options_.ps_staleness}), whole(data) {}
+
+  /// The positions of the data, without its elements.
+  data::AnyPipeline positions() const;
+  /// `whole` stands where the pass does, for callbacks.
+  void follow() { whole.load_state(pass->state()); }
+  /// Rank 0: the update that the batch delivered last completes.
+  StepResult step();
+  void merge_metrics();
+  /// The batch that was delivered last.
+  Batch batch() const;
+  /// The others: compute what the server asks for until it lets them go.
+  FitResult work();
+
+ private:
+  std::optional<distributed::ServerTask> task_of(int64_t ahead, int64_t begin) const;
+  std::string compute(const distributed::ServerTask& task);
+};
+
+}  // namespace tandem::train
