@@ -238,9 +238,11 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
                 std::function<void(const JobResult&)> done, const SequenceAsk& sequence) {
   if (!v->sequences && !sequence.id.empty())
     refuse(400, "'sequence_id': model '{}' keeps no state between requests", v->name);
-  if (exchange->trace)
-    done = [v = v.get(), trace = exchange->trace, done = std::move(done)](const JobResult& r) {
-      trace->ran(v->name, v->version, r);
+  if (exchange->trace || exchange->access)
+    done = [v = v.get(), trace = exchange->trace, access = exchange->access,
+            done = std::move(done)](const JobResult& r) {
+      if (trace) trace->ran(v->name, v->version, r);
+      if (access) access->ran(v->name, v->version, r);
       done(r);
     };
   Job job;
@@ -291,6 +293,9 @@ struct Server::State {
         traces(options.traces.empty()
                    ? nullptr
                    : std::make_unique<TraceFile>(options.traces, options.traces_bytes)),
+        access_log(options.access_log.path.empty()
+                       ? nullptr
+                       : std::make_unique<AccessLog>(options.access_log)),
         repository({.folder = options.models,
                     .defaults = options.defaults,
                     .links = options.links,
@@ -301,10 +306,19 @@ struct Server::State {
                 [this] { return http->counts(); },
                 [this] { return limited.load(); },
                 recorder.get(),
+                access_log.get(),
                 [this](std::function<void()> task) { aside->post(std::move(task)); }} {
     repository.load_all();
     if (options.watch > 0) repository.watch(options.watch);
-    options.http.reloaded = [this] { read_keys(); };
+    options.http.reloaded = [this] {
+      if (access_log) access_log->reopen();
+      read_keys();
+    };
+    options.http.begun = [this](const HttpExchangePtr& e) { begin(e); };
+    if (access_log)
+      options.http.refused = [this](const HttpRequest& r, const HttpResponse& answer) {
+        AccessRecord(r, *access_log).answer(answer, true, false, 0);
+      };
     http = std::make_unique<HttpServer>(
         options.http, [this](const HttpExchangePtr& e) { handle(e); },
         [](int status, const std::string& reason) { return Call::error_of(status, reason); });
@@ -365,20 +379,23 @@ struct Server::State {
     e->answer(std::move(r));
   }
 
-  // What belongs to a trace, or begins one where traces are written.
-  void begin_trace(const HttpExchangePtr& e) {
+  // What belongs to a trace, or begins one where traces are written, and the line of the log.
+  void begin(const HttpExchangePtr& e) {
     const auto asked = trace_context(e->request);
     const bool begins = traces && !asked && e->request.method == "POST" &&
                         scope_of(e->request, options.health_route) == KeyScope::infer;
-    if (!asked && !begins) return;
-    e->trace = std::make_shared<RequestTrace>(e->request, asked, traces.get());
-    e->on_answer = [trace = e->trace](HttpResponse& piece, bool last) {
-      trace->answer(piece, last);
+    if (asked || begins) e->trace = std::make_shared<RequestTrace>(e->request, asked, traces.get());
+    if (access_log) e->access = std::make_shared<AccessRecord>(e->request, *access_log);
+    if (e->access && e->trace) e->access->traced(e->trace->id());
+    if (!e->access && !e->trace) return;
+    e->on_answer = [exchange = e.get()](HttpResponse& piece, bool last) {
+      if (exchange->trace) exchange->trace->answer(piece, last);
+      if (exchange->access)
+        exchange->access->answer(piece, last, exchange->gone(), exchange->received.load());
     };
   }
 
   void handle(const HttpExchangePtr& e) {
-    begin_trace(e);
     const HttpRequest& r = e->request;
     const std::shared_ptr<const ApiKeys> known = keys_now();
     // A page that this server itself sent may ask under any name that it has, if it has a key:
@@ -416,6 +433,7 @@ struct Server::State {
   std::shared_ptr<const ApiKeys> keys = std::make_shared<const ApiKeys>(options.keys);
   std::unique_ptr<Recorder> recorder;
   std::unique_ptr<TraceFile> traces;
+  std::unique_ptr<AccessLog> access_log;
   Repository repository;
   ServerContext context;
   std::unique_ptr<HttpServer> http;

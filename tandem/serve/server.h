@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "tandem/serve/access_log.h"
 #include "tandem/serve/http/server.h"
 #include "tandem/serve/keys.h"
 #include "tandem/serve/model/repository.h"
@@ -20,18 +21,19 @@ struct ServerOptions {
   std::string from = "";        ///< triton, tfserving, torchserve: whose layout they have
   ModelSettings defaults = {};  ///< of models whose serve.yaml does not say otherwise
   HttpOptions http = {};
-  bool insecure = false;           ///< an address that others reach, though nobody needs a key
-  ApiKeys keys = {};               ///< empty: nobody needs one
-  std::string keys_file = "";      ///< of `keys`, read again by reload()
-  bool allow_load = false;         ///< clients may load and unload models
-  std::string record = "";         ///< requests and answers go to this new file
-  double record_bytes = 1 << 30;   ///< how large that may become
-  std::string traces = "";         ///< spans of requests go to this file, as OTLP's JSON
-  double traces_bytes = 1 << 30;   ///< how much of them
-  double watch = 0;                ///< seconds between looks at the folder; 0: it is not watched
-  bool page = true;                ///< a page for people at "/"
-  bool links = false;              ///< links may lead out of the folder
-  std::string default_model = "";  ///< of routes that name none; "": the only one
+  bool insecure = false;             ///< an address that others reach, though nobody needs a key
+  ApiKeys keys = {};                 ///< empty: nobody needs one
+  std::string keys_file = "";        ///< of `keys`, read again by reload()
+  bool allow_load = false;           ///< clients may load and unload models
+  std::string record = "";           ///< requests and answers go to this new file
+  double record_bytes = 1 << 30;     ///< how large that may become
+  std::string traces = "";           ///< spans of requests go to this file, as OTLP's JSON
+  double traces_bytes = 1 << 30;     ///< how much of them
+  AccessLogOptions access_log = {};  ///< a line for each request; without a path none
+  double watch = 0;                  ///< seconds between looks at the folder; 0: it is not watched
+  bool page = true;                  ///< a page for people at "/"
+  bool links = false;                ///< links may lead out of the folder
+  std::string default_model = "";    ///< of routes that name none; "": the only one
   std::string health_route = "", predict_route = "";  ///< of Vertex AI: AIP_HEALTH_ROUTE ...
 };
 

@@ -24,6 +24,7 @@ struct ServerContext {
   /// Requests refused because their key has a rate.
   std::function<uint64_t()> limited;
   Recorder* recorder = nullptr;
+  const AccessLog* access_log = nullptr;
   /// Run beside everything else: loading takes long.
   std::function<void(std::function<void()>)> aside;
 };

@@ -27,6 +27,8 @@ struct ServerSettings {
   double record_mb = 1024;
   std::string traces = "";
   double traces_mb = 1024;
+  std::string access_log = "", access_log_format = "json";
+  double access_log_mb = 1024;
   int64_t workers = 1;
   double header_seconds = 10, idle_seconds = 60, answer_seconds = 120;
   double rate_bytes = 1024;
@@ -64,6 +66,13 @@ struct ServerSettings {
     v("record_mb", record_mb, {.doc = "how large that may become", .unit = "MiB", .above = 0});
     v("traces", traces, {.doc = "a file for spans of requests, as lines of OTLP's JSON"});
     v("traces_mb", traces_mb, {.doc = "how much is written there", .unit = "MiB", .above = 0});
+    v("access_log", access_log,
+      {.doc = "a file for a line about each request; -: standard output"});
+    v("access_log_format", access_log_format, {.doc = "of its lines", .one_of = "json combined"});
+    v("access_log_mb", access_log_mb,
+      {.doc = "beyond which the file becomes FILE.1 and a new one begins",
+       .unit = "MiB",
+       .above = 0});
     v("workers", workers,
       {.doc = "threads that decode files and read large bodies", .at_least = 1, .at_most = 64});
     v("header_seconds", header_seconds,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <random>
 
 #include "tandem/base/clock.h"
@@ -105,12 +106,18 @@ RequestTrace::RequestTrace(const HttpRequest& request, const std::optional<Trace
       method_(request.method),
       has_parent_(asked.has_value()),
       file_(file),
-      begin_(unix_time()) {
+      begin_(unix_time()),
+      begun_at_(Clock::now()) {
   if (asked)
     context_ = *asked;
   else
     context_ = {.trace = random_digits(kTraceDigits), .span = "", .sampled = true};
   name_ = method_ + " " + one_line(path_);
+}
+
+// All times of a trace follow one clock, so that spans lie inside those above them.
+double RequestTrace::unix_of(Clock::time_point t) const {
+  return begin_ + std::chrono::duration<double>(t - begun_at_).count();
 }
 
 std::string RequestTrace::parent() const {
@@ -119,7 +126,8 @@ std::string RequestTrace::parent() const {
 
 void RequestTrace::ran(const std::string& model, int64_t version, const JobResult& r) {
   if (!file_ || !context_.sampled) return;
-  const double end = unix_time(), run = end - r.compute_seconds;
+  const bool has_run = r.began != Clock::time_point();
+  const double run = unix_of(has_run ? r.began : Clock::now()), end = run + r.compute_seconds;
   const std::string attributes = text_attribute("tandem.model", model) + "," +
                                  number_attribute("tandem.version", version) + "," +
                                  number_attribute("tandem.batch", r.batch);
@@ -130,11 +138,28 @@ void RequestTrace::ran(const std::string& model, int64_t version, const JobResul
     return;
   }
   parts_.push_back({"queue", attributes, run - r.queue_seconds, run});
-  if (r.status == 200) parts_.push_back({"compute", attributes, run, end});
+  if (!has_run) return;
+  const size_t compute = parts_.size();
+  parts_.push_back({"compute", attributes, run, end, r.status});
+  add_steps(r.steps, compute);
+}
+
+void RequestTrace::add_steps(const std::vector<StepRun>& steps, size_t above) {
+  for (const StepRun& s : steps) {
+    if (parts_.size() >= kMostParts) return;
+    const size_t own = parts_.size();
+    const double begin = unix_of(s.begin);
+    parts_.push_back({"step " + s.model,
+                      text_attribute("tandem.model", s.model) + "," +
+                          number_attribute("tandem.version", s.version) + "," +
+                          number_attribute("tandem.queue_us", std::lround(s.queue_seconds * 1e6)),
+                      begin, begin + s.seconds, s.failed ? 500 : 200, above});
+    add_steps(s.steps, own);
+  }
 }
 
 std::string RequestTrace::span_text(const std::string& id, const std::string& above, int kind,
-                                    const Part& part, int status) const {
+                                    const Part& part) const {
   std::string out = fmt::format("{{\"traceId\":\"{}\",\"spanId\":\"{}\",", context_.trace, id);
   if (!above.empty()) out += fmt::format("\"parentSpanId\":\"{}\",", above);
   out += fmt::format(
@@ -143,7 +168,7 @@ std::string RequestTrace::span_text(const std::string& id, const std::string& ab
       io::quote_json(part.name), kind, nanoseconds(part.begin), nanoseconds(part.end),
       part.attributes);
   constexpr int kError = 2;
-  if (status >= 500) out += fmt::format(",\"status\":{{\"code\":{}}}", kError);
+  if (part.status >= 500) out += fmt::format(",\"status\":{{\"code\":{}}}", kError);
   return out + "}";
 }
 
@@ -167,9 +192,13 @@ void RequestTrace::answer(HttpResponse& piece, bool last) {
       for (const auto& [key, value] : *of)
         if (key == "grpc-status") attributes += "," + text_attribute("rpc.grpc.status_code", value);
     spans = span_text(own_, has_parent_ ? context_.span : "", kServer,
-                      {name_, attributes, begin_, unix_time()}, status_);
-    for (const Part& part : parts_)
-      spans += "," + span_text(random_digits(kSpanDigits), own_, kInternal, part, 200);
+                      {name_, attributes, begin_, unix_of(Clock::now()), status_});
+    std::vector<std::string> ids;
+    for (const Part& part : parts_) {
+      ids.push_back(random_digits(kSpanDigits));
+      const std::string& above = part.above == kRoot ? own_ : ids[part.above];
+      spans += "," + span_text(ids.back(), above, kInternal, part);
+    }
   }
   file_->append(spans);
 }

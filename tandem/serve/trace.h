@@ -13,12 +13,14 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/clock.h"
 #include "tandem/runs/append_file.h"
 #include "tandem/serve/http/message.h"
 
 namespace tandem::serve {
 
 struct JobResult;
+struct StepRun;
 
 struct TraceContext {
   std::string trace;  ///< 32 hexadecimal digits
@@ -52,25 +54,34 @@ class TD_API RequestTrace {
   /// `file`: where its spans go, if they go anywhere; it outlives this.
   RequestTrace(const HttpRequest& request, const std::optional<TraceContext>& asked,
                TraceFile* file);
+  /// The trace's.
+  const std::string& id() const { return context_.trace; }
   /// "00-TRACE-SPAN-01": what comes after it belongs below our span.
   std::string parent() const;
-  /// A model answered: the time that it waited and ran become spans.
+  /// A model answered: the time that it waited and ran become spans, and below its run those of an
+  /// ensemble's steps.
   void ran(const std::string& model, int64_t version, const JobResult& r);
   /// Gives the context to the first piece of an answer, and writes the spans with the last.
   void answer(HttpResponse& piece, bool last);
 
  private:
+  static constexpr size_t kRoot = static_cast<size_t>(-1);
   struct Part {
     std::string name, attributes;
     double begin = 0, end = 0;
+    int status = 200;
+    size_t above = kRoot;  ///< the part below which it stands
   };
-  std::string span_text(const std::string& id, const std::string& above, int kind, const Part& part,
-                        int status) const;
+  double unix_of(Clock::time_point t) const;
+  void add_steps(const std::vector<StepRun>& steps, size_t above);
+  std::string span_text(const std::string& id, const std::string& above, int kind,
+                        const Part& part) const;
   TraceContext context_;
   std::string own_, name_, path_, method_;
   bool has_parent_;
   TraceFile* file_;
   double begin_;
+  Clock::time_point begun_at_;
   std::mutex lock_;
   bool begun_ = false, done_ = false;
   int status_ = 200;

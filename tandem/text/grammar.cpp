@@ -184,6 +184,51 @@ void NetworkBuilder::characters(int32_t from, const CharacterSet& set, int32_t t
   }
 }
 
+int32_t PartWriter::add(int32_t from, const GrammarPart& part) {
+  constexpr int kMostCopies = 1'000'000;
+  using Kind = GrammarPart::Kind;
+  TD_CHECK(++copies_ <= kMostCopies, Value, "the expression is too large");
+  switch (part.kind) {
+    case Kind::characters: {
+      const int32_t to = b_.node();
+      b_.characters(from, part.set, to, json_);
+      return to;
+    }
+    case Kind::sequence:
+      for (const GrammarPart& p : part.parts) from = add(from, p);
+      return from;
+    case Kind::choice: {
+      const int32_t to = b_.node();
+      for (const GrammarPart& p : part.parts) b_.nothing(add(from, p), to);
+      return to;
+    }
+    case Kind::repeat:
+      return repeated(from, part);
+    case Kind::call:
+      return b_.called(from, part.rule);
+    default:
+      TD_FAIL(Value, "the regular expression has ^ or $ inside; they are supported at its edges");
+  }
+}
+
+int32_t PartWriter::repeated(int32_t from, const GrammarPart& part) {
+  const GrammarPart& one = part.parts[0];
+  for (int i = 0; i < part.least; ++i) from = add(from, one);
+  if (part.most == GrammarPart::kForever) {
+    const int32_t loop = b_.node();
+    b_.nothing(from, loop);
+    b_.nothing(add(loop, one), loop);
+    return loop;
+  }
+  const int32_t to = b_.node();
+  b_.nothing(from, to);
+  for (int i = part.least; i < part.most; ++i) {
+    from = add(from, one);
+    b_.nothing(from, to);
+  }
+  return to;
+}
+
 Network NetworkBuilder::finish(std::string_view what) {
   Network n = std::move(network_);
   set_heights(n);

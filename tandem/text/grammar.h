@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grammar: a set of texts, given by a regular expression, a JSON schema or a list. A Constraint
-// (constraint.h) holds the answers of a language model to one. Handles; several threads may share
-// one.
+// Grammar: a set of texts, given by a regular expression, a JSON schema, rules or a list. A
+// Constraint (constraint.h) holds the answers of a language model to one. Handles; several threads
+// may share one.
 #pragma once
 
 #include <memory>
@@ -27,6 +27,10 @@ class TD_API Grammar {
   /// Texts that match from beginning to end. Classes are those of ASCII (\d, \w, \s). Throws Value
   /// naming the place and what is not supported: lookaround, back references, flags, \b, \p.
   static Grammar regex(std::string_view pattern);
+  /// Texts of the rule `root` of a grammar in the EBNF of llama.cpp and XGrammar (GBNF):
+  ///   root ::= "yes" | "no" (", " [a-z]+){0,3}   # a comment
+  /// Throws Value naming the place, rules that are not there, and rules that begin with themselves.
+  static Grammar ebnf(std::string_view rules);
   /// One of the texts.
   static Grammar choice(std::span<const std::string> texts);
   /// Any JSON object.

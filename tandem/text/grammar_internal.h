@@ -81,6 +81,37 @@ class NetworkBuilder {
   size_t edges_ = 0;
 };
 
+/// A part of an expression as it is read: of a regular expression, or of a grammar's rule.
+struct GrammarPart {
+  enum class Kind : uint8_t { characters, sequence, choice, repeat, call, begin, end };
+  static constexpr int kForever = -1, kMostRepeats = 10'000;
+  Kind kind = Kind::sequence;
+  CharacterSet set = {};
+  std::vector<GrammarPart> parts = {};
+  int least = 0, most = 0;  ///< of a repeat
+  int32_t rule = 0;         ///< of a call
+  static GrammarPart one_of(std::vector<GrammarPart> all) {
+    if (all.size() == 1) return std::move(all[0]);
+    GrammarPart out{.kind = Kind::choice};
+    out.parts = std::move(all);
+    return out;
+  }
+};
+/// Writes parts into a network (Thompson's construction).
+class PartWriter {
+ public:
+  /// `json`: characters as they stand in a JSON string.
+  explicit PartWriter(NetworkBuilder& b, bool json = false) : b_(b), json_(json) {}
+  /// Gives the node after it. `from` may get edges back to it.
+  int32_t add(int32_t from, const GrammarPart& part);
+
+ private:
+  int32_t repeated(int32_t from, const GrammarPart& part);
+  NetworkBuilder& b_;
+  bool json_;
+  int copies_ = 0;
+};
+
 /// Texts of a regular expression after `from`. `json`: those found anywhere in a JSON string (as
 /// `pattern` has them), in its spelling and without its quotes; else from beginning to end.
 int32_t add_regex(NetworkBuilder& b, int32_t from, std::string_view pattern, bool json);

@@ -12,17 +12,10 @@ namespace tandem::text {
 namespace {
 
 constexpr size_t kMostPattern = 1 << 16;
-constexpr int kMostRegexDepth = 100, kMostRepeats = 10'000, kForever = -1;
-constexpr int kMostCopies = 1'000'000;
+constexpr int kMostRegexDepth = 100;
+constexpr int kForever = GrammarPart::kForever, kMostRepeats = GrammarPart::kMostRepeats;
 
-struct RegexPart {
-  enum class Kind : uint8_t { characters, sequence, choice, repeat, begin, end };
-  Kind kind = Kind::sequence;
-  CharacterSet set = {};
-  std::vector<RegexPart> parts = {};
-  int least = 0, most = 0;  ///< of a repeat
-};
-using Kind = RegexPart::Kind;
+using Kind = GrammarPart::Kind;
 
 const CharacterSet& digit_set() {
   static const CharacterSet set = {{'0', '9'}};
@@ -44,8 +37,8 @@ class RegexReader {
              "a regular expression of {} bytes is longer than {}", text.size(), kMostPattern);
     TD_CHECK(io::is_utf8(text), Value, "the regular expression is not valid UTF-8");
   }
-  RegexPart read() {
-    RegexPart all = choice(0);
+  GrammarPart read() {
+    GrammarPart all = choice(0);
     if (at_ < text_.size()) fail("this ')' closes no group");
     return all;
   }
@@ -65,19 +58,18 @@ class RegexReader {
     return next_char(text_, at_);
   }
 
-  RegexPart choice(int depth) {
+  GrammarPart choice(int depth) {
     if (depth > kMostRegexDepth) fail("groups are nested too deep");
-    RegexPart out{.kind = Kind::choice};
-    do {
-      out.parts.push_back(sequence(depth));
-    } while (take("|"));
-    return out.parts.size() == 1 ? std::move(out.parts[0]) : std::move(out);
+    std::vector<GrammarPart> all;
+    do all.push_back(sequence(depth));
+    while (take("|"));
+    return GrammarPart::one_of(std::move(all));
   }
 
-  RegexPart sequence(int depth) {
-    RegexPart out{.kind = Kind::sequence};
+  GrammarPart sequence(int depth) {
+    GrammarPart out{.kind = Kind::sequence};
     while (more() && text_[at_] != '|' && text_[at_] != ')') {
-      RegexPart part = atom(depth);
+      GrammarPart part = atom(depth);
       repeat(part);
       out.parts.push_back(std::move(part));
     }
@@ -85,7 +77,7 @@ class RegexReader {
   }
 
   // A quantifier after `part`, if there is one.
-  void repeat(RegexPart& part) {
+  void repeat(GrammarPart& part) {
     int least = 0, most = kForever;
     if (take("+")) {
       least = 1;
@@ -107,7 +99,7 @@ class RegexReader {
     if (part.kind == Kind::begin || part.kind == Kind::end) fail("an anchor cannot be repeated");
     if (take("+")) fail("possessive quantifiers are not supported");
     take("?");  // the same texts, in another order
-    RegexPart out{.kind = Kind::repeat, .least = least, .most = most};
+    GrammarPart out{.kind = Kind::repeat, .least = least, .most = most};
     out.parts.push_back(std::move(part));
     part = std::move(out);
   }
@@ -121,7 +113,7 @@ class RegexReader {
     return at_ > from ? std::optional<int>(n) : std::nullopt;
   }
 
-  RegexPart atom(int depth) {
+  GrammarPart atom(int depth) {
     if (take("(")) return group(depth);
     if (take("[")) return {.kind = Kind::characters, .set = brackets()};
     if (take(".")) return {.kind = Kind::characters, .set = CharacterSet{{'\n', '\n'}}.others()};
@@ -134,7 +126,7 @@ class RegexReader {
     return {.kind = Kind::characters, .set = {{one, one}}};
   }
 
-  RegexPart group(int depth) {
+  GrammarPart group(int depth) {
     if (take("?")) {
       if (take("P<") ||
           (text_.substr(at_, 2) != "<=" && text_.substr(at_, 2) != "<!" && take("<"))) {
@@ -145,10 +137,10 @@ class RegexReader {
         fail("of groups that begin with '?', only (?:...) and named ones are supported");
       }
     }
-    RegexPart out = choice(depth + 1);
+    GrammarPart out = choice(depth + 1);
     if (!take(")")) fail("a group lacks its ')'");
     // A sequence of its own, so that anchors in it are not those of the whole.
-    RegexPart whole{.kind = Kind::sequence};
+    GrammarPart whole{.kind = Kind::sequence};
     whole.parts.push_back(std::move(out));
     return whole;
   }
@@ -246,17 +238,17 @@ class RegexReader {
 
 class RegexWriter {
  public:
-  RegexWriter(NetworkBuilder& b, bool json) : b_(b), json_(json) {}
+  RegexWriter(NetworkBuilder& b, bool json) : b_(b), json_(json), parts_(b, json) {}
 
   // The whole expression: anchors at its edges say whether more may come there.
-  int32_t whole(int32_t from, RegexPart& part) {
+  int32_t whole(int32_t from, GrammarPart& part) {
     if (part.kind == Kind::choice) {
       const int32_t to = b_.node();
-      for (RegexPart& p : part.parts) b_.nothing(whole(from, p), to);
+      for (GrammarPart& p : part.parts) b_.nothing(whole(from, p), to);
       return to;
     }
     bool begins = !json_, ends = !json_;
-    std::vector<RegexPart>& parts = part.parts;
+    std::vector<GrammarPart>& parts = part.parts;
     if (part.kind == Kind::sequence) {
       if (parts.size() == 1 && parts[0].kind == Kind::choice) return whole(from, parts[0]);
       if (parts.size() == 1 && parts[0].kind == Kind::sequence) return whole(from, parts[0]);
@@ -270,7 +262,7 @@ class RegexWriter {
       }
     }
     if (!begins) from = anything(from);
-    from = add(from, part);
+    from = parts_.add(from, part);
     return ends ? from : anything(from);
   }
 
@@ -282,54 +274,15 @@ class RegexWriter {
     return loop;
   }
 
-  int32_t add(int32_t from, const RegexPart& part) {
-    TD_CHECK(++copies_ <= kMostCopies, Value, "the regular expression is too large");
-    switch (part.kind) {
-      case Kind::characters: {
-        const int32_t to = b_.node();
-        b_.characters(from, part.set, to, json_);
-        return to;
-      }
-      case Kind::sequence:
-        for (const RegexPart& p : part.parts) from = add(from, p);
-        return from;
-      case Kind::choice: {
-        const int32_t to = b_.node();
-        for (const RegexPart& p : part.parts) b_.nothing(add(from, p), to);
-        return to;
-      }
-      case Kind::repeat:
-        return repeated(from, part.parts[0], part.least, part.most);
-      default:
-        TD_FAIL(Value, "the regular expression has ^ or $ inside; they are supported at its edges");
-    }
-  }
-  int32_t repeated(int32_t from, const RegexPart& part, int least, int most) {
-    for (int i = 0; i < least; ++i) from = add(from, part);
-    if (most == kForever) {
-      const int32_t loop = b_.node();
-      b_.nothing(from, loop);
-      b_.nothing(add(loop, part), loop);
-      return loop;
-    }
-    const int32_t to = b_.node();
-    b_.nothing(from, to);
-    for (int i = least; i < most; ++i) {
-      from = add(from, part);
-      b_.nothing(from, to);
-    }
-    return to;
-  }
-
   NetworkBuilder& b_;
   bool json_;
-  int copies_ = 0;
+  PartWriter parts_;
 };
 
 }  // namespace
 
 int32_t add_regex(NetworkBuilder& b, int32_t from, std::string_view pattern, bool json) {
-  RegexPart all = RegexReader(pattern).read();
+  GrammarPart all = RegexReader(pattern).read();
   // The first node may be that of a loop, which has edges back to it.
   const int32_t own = b.node();
   b.nothing(from, own);

@@ -173,6 +173,14 @@ assert [[(k.label, k.score) for k in n.classes] for n in classes.result.classifi
 Values = message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.serving.RegressionResponse"))
 values = channel.unary_unary("/tensorflow.serving.PredictionService/Regress", Examples.SerializeToString, Values.FromString)(asked)
 assert [v.value for v in values.result.regressions] == [4.25, -4.0]
+multi = pool.FindServiceByName("tensorflow.serving.PredictionService").methods_by_name["MultiInference"]
+Tasks, Results = (message_factory.GetMessageClass(m) for m in (multi.input_type, multi.output_type))
+both = Tasks(input=asked.input)
+for method in ("regress", "classify"):
+    both.tasks.add(method_name="tensorflow/serving/" + method).model_spec.name = "sums"
+both = channel.unary_unary("/tensorflow.serving.PredictionService/MultiInference", Tasks.SerializeToString, Results.FromString)(both)
+assert [r.WhichOneof("result") for r in both.results] == ["regression_result", "classification_result"]
+assert both.results[0].regression_result == values.result and both.results[1].classification_result == classes.result
 slow = Request()
 slow.CopyFrom(request)
 try:

@@ -49,6 +49,7 @@ bool read_frames(std::string_view bytes, size_t step) {
     return std::static_pointer_cast<serve::HttpStream>(exchange);
   };
   serve::Http2Connection connection(serve::Http2Owner{options,
+                                                      "",
                                                       dispatch,
                                                       {},
                                                       [] { return 0.0; },

@@ -12,20 +12,6 @@ namespace {
 
 const std::string kPredictionService = "/tensorflow.serving.PredictionService/";
 
-/// scores = x * [0.25, 0.5, 1], value = the sum of x, flags = -k: x [n, 3] and k [n].
-std::string scored_model() {
-  return onnx::model(
-      {{onnx::node("Mul", {"x", "f"}, {"scores"}),
-        onnx::node("ReduceSum", {"x", "axes"}, {"outputs"}, {onnx::int_attribute("keepdims", 1)}),
-        onnx::node("Neg", {"k"}, {"flags"})},
-       {onnx::floats("f", {3}, {0.25F, 0.5F, 1}),
-        onnx::raw_tensor("axes", {1}, 7, std::string("\1\0\0\0\0\0\0\0", 8))},
-       {sized_port("x", 1, {-1, 3}), sized_port("k", 7, {-1})},
-       {sized_port("flags", 7, {-1}), sized_port("scores", 1, {-1, 3}),
-        sized_port("outputs", 1, {-1, 1})}},
-      13);
-}
-
 class Examples : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -137,16 +123,46 @@ io::ProtoWriter example_of(const std::vector<FeatureValue>& features) {
   return inside(1, all);
 }
 
-io::ProtoWriter request_of(const std::vector<io::ProtoWriter>& examples,
-                           const io::ProtoWriter* context = nullptr) {
-  io::ProtoWriter spec, list, out;
-  spec.add_bytes(1, "m");
+io::ProtoWriter input_of(const std::vector<io::ProtoWriter>& examples,
+                         const io::ProtoWriter* context = nullptr) {
+  io::ProtoWriter list;
   for (const io::ProtoWriter& e : examples) list.add_message(1, e);
   if (context) list.add_message(2, *context);
+  return inside(context ? 2 : 1, list);
+}
+
+io::ProtoWriter request_of(const std::vector<io::ProtoWriter>& examples,
+                           const io::ProtoWriter* context = nullptr) {
+  io::ProtoWriter spec, out;
+  spec.add_bytes(1, "m");
   out.add_message(1, spec);
-  out.add_message(2, inside(context ? 2 : 1, list));
+  out.add_message(2, input_of(examples, context));
   return out;
 }
+
+struct Task {
+  std::string method, model = "m";
+  int64_t version = 0;
+  std::string signature = "";
+};
+
+io::ProtoWriter multi_request(const std::vector<Task>& tasks, const io::ProtoWriter& input) {
+  io::ProtoWriter out;
+  for (const Task& t : tasks) {
+    io::ProtoWriter spec, number, task;
+    spec.add_bytes(1, t.model);
+    number.add_int(1, t.version);
+    if (t.version > 0) spec.add_message(2, number);
+    spec.add_bytes(3, t.signature);
+    task.add_message(1, spec);
+    task.add_bytes(2, t.method);
+    out.add_message(1, task);
+  }
+  out.add_message(2, input);
+  return out;
+}
+const std::string kClassify = "tensorflow/serving/classify",
+                  kRegress = "tensorflow/serving/regress";
 
 float float_at(const std::string& message, uint32_t field) {
   io::ProtoDocument document(message, "an answer");
@@ -199,6 +215,84 @@ TEST_F(Examples, BadOnesAreRefusedByGrpc) {
       EXPECT_EQ(r.code, kInvalid);
       EXPECT_TRUE(has(r.text, says)) << r.text;
     }
+}
+
+TEST_F(Examples, SeveralTasksAreAnsweredFromOneRun) {
+  if (!Http2Frames::available()) GTEST_SKIP() << "this build has no HTTP/2";
+  const int port = (*server_)->port();
+  const io::ProtoWriter one =
+      example_of({{.name = "x", .floats = {1, 2.5F, 0.1F}}, {.name = "k", .ints = {3}}});
+  const io::ProtoWriter input = input_of({one, one});
+  const auto runs = [] {
+    return (*server_)->repository().find("m", "1")->scheduler->counts().runs.load();
+  };
+  const uint64_t before = runs();
+  const GrpcAnswer both =
+      grpc_call(port, kPredictionService + "MultiInference",
+                multi_request({{.method = kRegress, .version = 1}, {.method = kClassify}}, input));
+  ASSERT_EQ(both.code, 0) << both.text;
+  EXPECT_EQ(runs(), before + 1);
+  const auto results = fields_of(both.message, 1);
+  ASSERT_EQ(results.size(), 2U);
+  // The parts are those of the methods alone.
+  const io::ProtoWriter alone = request_of({one, one});
+  const std::string values =
+      field_of(grpc_call(port, kPredictionService + "Regress", alone).message, 1);
+  const std::string classes =
+      field_of(grpc_call(port, kPredictionService + "Classify", alone).message, 1);
+  EXPECT_EQ(field_of(results[0], 3), values);
+  EXPECT_EQ(field_of(results[0], 2), "");
+  EXPECT_EQ(field_of(results[1], 2), classes);
+  EXPECT_EQ(field_of(results[1], 3), "");
+  EXPECT_EQ(fields_of(classes, 1).size(), 2U);
+  for (const std::string& r : results) {
+    EXPECT_EQ(field_of(field_of(r, 1), 1), "m");
+    EXPECT_EQ(field_of(field_of(field_of(r, 1), 2), 1), "1");
+  }
+  const GrpcAnswer single = grpc_call(port, kPredictionService + "MultiInference",
+                                      multi_request({{.method = kClassify}}, input));
+  EXPECT_EQ(field_of(field_of(single.message, 1), 2), classes);
+}
+
+TEST_F(Examples, TasksThatDoNotGoTogetherAreRefused) {
+  if (!Http2Frames::available()) GTEST_SKIP() << "this build has no HTTP/2";
+  constexpr int kInvalid = 3, kNotFound = 5, kUnimplemented = 12;
+  const io::ProtoWriter input =
+      input_of({example_of({{.name = "x", .floats = {1, 2, 3}}, {.name = "k", .ints = {1}}})});
+  struct Case {
+    std::vector<Task> tasks;
+    int code;
+    const char* says;
+  };
+  const Case cases[] = {
+      {{}, kInvalid, "no tasks"},
+      {{{.method = kClassify, .model = ""}}, kInvalid, "empty model name"},
+      {{{.method = kClassify, .model = "none"}}, kNotFound, "no model 'none'"},
+      {{{.method = kClassify, .version = 9}}, kNotFound, "no version '9'"},
+      {{{.method = "tensorflow/serving/predict"}}, kUnimplemented, "method_name: tensorflow/serv"},
+      {{{.method = ""}}, kUnimplemented, "Unsupported signature method_name"},
+      {{{.method = kClassify, .signature = "q"}}, kInvalid, "no signature 'q'"},
+      {{{.method = kClassify}, {.method = kRegress, .model = "scale"}},
+       kInvalid,
+       "must access the same model name"},
+      {{{.method = kClassify, .version = 1}, {.method = kRegress, .version = 2}},
+       kInvalid,
+       "different versions"},
+      {{{.method = kClassify}, {.method = kClassify}}, kInvalid, "Duplicate evaluation"},
+      {std::vector<Task>(40, {.method = kClassify}), kInvalid, "too many tasks"},
+      // One that the model cannot do fails both.
+      {{{.method = kClassify, .model = "scale"}, {.method = kRegress, .model = "scale"}},
+       kInvalid,
+       "Expected output Tensor shape"},
+  };
+  const io::ProtoWriter four = input_of({example_of({{.name = "x", .floats = {1, 2, 3, 4}}})});
+  for (const Case& c : cases) {
+    const bool wide = c.tasks.size() == 2 && c.tasks[0].model == "scale";
+    const GrpcAnswer r = grpc_call((*server_)->port(), kPredictionService + "MultiInference",
+                                   multi_request(c.tasks, wide ? four : input));
+    EXPECT_EQ(r.code, c.code) << c.says << ": " << r.text;
+    EXPECT_TRUE(has(r.text, c.says)) << c.says << ": " << r.text;
+  }
 }
 
 }  // namespace

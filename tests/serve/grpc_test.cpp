@@ -355,7 +355,8 @@ TEST_F(Grpc, BadPredictionsGetTheirStatus) {
     EXPECT_EQ(r.code, c.code) << c.name << ": " << r.text;
     EXPECT_TRUE(has(r.text, c.says)) << c.name << ": " << r.text;
   }
-  EXPECT_EQ(call(kPrediction + "MultiInference", {}).code, kUnimplemented);
+  EXPECT_EQ(call("/tensorflow.serving.ModelService/HandleReloadConfigRequest", {}).code,
+            kUnimplemented);
   expect_healthy();
 }
 

@@ -80,6 +80,20 @@ inline std::string pair_model() {
                       {sized_port("na", 1, {-1, 2}), sized_port("nb", 7, {-1})}});
 }
 
+/// scores = x * [0.25, 0.5, 1], value = the sum of x, flags = -k: x [n, 3] and k [n].
+inline std::string scored_model() {
+  return onnx::model(
+      {{onnx::node("Mul", {"x", "f"}, {"scores"}),
+        onnx::node("ReduceSum", {"x", "axes"}, {"outputs"}, {onnx::int_attribute("keepdims", 1)}),
+        onnx::node("Neg", {"k"}, {"flags"})},
+       {onnx::floats("f", {3}, {0.25F, 0.5F, 1}),
+        onnx::raw_tensor("axes", {1}, 7, std::string("\1\0\0\0\0\0\0\0", 8))},
+       {sized_port("x", 1, {-1, 3}), sized_port("k", 7, {-1})},
+       {sized_port("flags", 7, {-1}), sized_port("scores", 1, {-1, 3}),
+        sized_port("outputs", 1, {-1, 1})}},
+      13);
+}
+
 inline void put_model(const std::string& path, const std::string& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   write_file(path, bytes);

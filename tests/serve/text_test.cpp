@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <future>
 #include <mutex>
+#include <regex>
 
 #include "tandem/io/json.h"
 #include "tandem/serve/http2/client.h"
@@ -528,6 +529,9 @@ TEST_F(OpenAi, ConstrainedAnswers) {
         text_of(ask(R"x("guided_regex":"[12][0-9]{3}-(0[1-9]|1[0-2])")x", seed, true), true);
     EXPECT_EQ(date.size(), 7U);
     EXPECT_EQ(date[4], '-');
+    const std::string word = text_of(
+        ask(R"x("grammar":"root ::= \"-\" ab \"-\"\nab ::= [ab]{2,4}")x", seed, true), true);
+    EXPECT_TRUE(std::regex_match(word, std::regex("-[ab]{2,4}-"))) << word;
   }
   // The same answer in parts, and without the token that ends a text.
   const std::string fields = R"("response_format":{"type":"json_object"},"ignore_eos":true,)"
@@ -546,8 +550,10 @@ TEST_F(OpenAi, ConstrainedAnswers) {
       {R"("guided_regex":5)", "'guided_regex' expects a regular expression, got integer"},
       {R"("guided_choice":[])", "'guided_choice' expects a list of texts"},
       {R"("guided_choice":["a"],"guided_regex":"a")", "one is supported"},
-      {R"("guided_grammar":"root ::= x")", "'guided_grammar' is not supported"},
-      {R"("structured_outputs":{"grammar":"x"})", "'grammar' is not supported"},
+      {R"("guided_grammar":"root ::= x")", "'guided_grammar': the grammar has no rule 'x'"},
+      {R"("structured_outputs":{"grammar":"x"})", "after the name of a rule comes '::='"},
+      {R"("grammar":["root ::= a"])", "'grammar' expects the rules of a grammar, got array"},
+      {R"("grammar":"root ::= root","guided_regex":"a")", "hold the answer to two things"},
       {R"("response_format":{"type":"xml"})", "got 'xml'"},
       {R"("response_format":{"type":"json_schema"})", "expects a 'json_schema'"},
       {R"("guided_choice":["xyz"])", "no token of the model continues"}};

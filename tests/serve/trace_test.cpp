@@ -148,6 +148,85 @@ TEST(TraceFile, HoldsTheSpansOfRequests) {
   EXPECT_EQ(spans.size(), 4U);
 }
 
+double time_in(const io::Json& span, const char* key) { return std::stod(text_in(span, key)); }
+
+// Spans of steps stand below the run of their ensemble, and steps of an ensemble that is a step
+// below it.
+TEST(TraceFile, HoldsTheStepsOfAnEnsemble) {
+  const TempFolder t;
+  put_model(t / "models/half.onnx", scale_model(0.5F));
+  put_model(t / "models/twice.onnx", scale_model(2));
+  put_model(t / "models/inner/serve.yaml",
+            "ensemble:\n"
+            "  - {model: half, input_map: [x=in], output_map: [y=low]}\n"
+            "  - {model: twice, input_map: [x=low], output_map: [y=out]}\n");
+  put_model(t / "models/outer/serve.yaml",
+            "max_batch: 1\nensemble:\n"
+            "  - {model: inner, input_map: [in=x], output_map: [out=mid]}\n"
+            "  - {model: twice, input_map: [x=mid], output_map: [y=y]}\n");
+  const std::string file = t / "traces.jsonl";
+  {
+    Running server({.models = t / "models", .traces = file});
+    const HttpResponse r =
+        server.post("/v2/models/outer/infer", kTracedBody, {{"traceparent", kTraceParent}});
+    EXPECT_TRUE(has(r.body, "[2.0,4.0,6.0,8.0]")) << r.body;
+  }
+  const auto spans = spans_in(file);
+  const std::map<std::string, size_t> counts{{"POST /v2/models/outer/infer", 1},
+                                             {"queue", 1},
+                                             {"compute", 1},
+                                             {"step inner", 1},
+                                             {"step half", 1},
+                                             {"step twice", 2}};
+  std::map<std::string, size_t> got;
+  for (const auto& [name, list] : spans) got[name] = list.size();
+  ASSERT_EQ(got, counts);
+  const io::Json &root = spans.at("POST /v2/models/outer/infer")[0],
+                 &compute = spans.at("compute")[0], &inner = spans.at("step inner")[0],
+                 &half = spans.at("step half")[0];
+  EXPECT_EQ(text_in(compute, "parentSpanId"), text_in(root, "spanId"));
+  EXPECT_EQ(text_in(inner, "parentSpanId"), text_in(compute, "spanId"));
+  EXPECT_EQ(text_in(half, "parentSpanId"), text_in(inner, "spanId"));
+  // In the order in which they ran: the one below `inner`, then the one beside it.
+  const std::vector<io::Json>& twice = spans.at("step twice");
+  EXPECT_EQ(text_in(twice[0], "parentSpanId"), text_in(inner, "spanId"));
+  EXPECT_EQ(text_in(twice[1], "parentSpanId"), text_in(compute, "spanId"));
+  // Times are as exact as a double holds them, some hundred nanoseconds.
+  constexpr double kSlack = 2000;
+  const std::pair<const io::Json*, const io::Json*> inside[] = {
+      {&compute, &root}, {&inner, &compute}, {&half, &inner}, {&twice[1], &compute}};
+  for (const auto& [part, whole] : inside) {
+    EXPECT_EQ(text_in(*part, "traceId"), kTraceId);
+    EXPECT_GE(time_in(*part, "startTimeUnixNano") + kSlack, time_in(*whole, "startTimeUnixNano"));
+    EXPECT_LE(time_in(*part, "endTimeUnixNano"), time_in(*whole, "endTimeUnixNano") + kSlack);
+  }
+  EXPECT_LE(time_in(half, "endTimeUnixNano"), time_in(twice[0], "startTimeUnixNano") + kSlack);
+  for (const char* attribute : {"tandem.model", "tandem.version", "tandem.queue_us"})
+    EXPECT_TRUE(has(half.dump(), attribute)) << half.dump();
+}
+
+TEST(TraceFile, AStepThatFailsSaysSo) {
+  const TempFolder t;
+  put_model(t / "models/table.onnx", lookup_model());
+  put_model(t / "models/graph/serve.yaml",
+            "ensemble:\n  - {model: table, input_map: [x=place], output_map: [y=row]}\n");
+  const std::string file = t / "traces.jsonl";
+  {
+    Running server({.models = t / "models", .traces = file});
+    EXPECT_GE(server
+                  .post("/v2/models/graph/infer",
+                        "{\"inputs\":[{\"name\":\"place\",\"datatype\":\"INT64\",\"shape\":[1],"
+                        "\"data\":[9]}]}")
+                  .status,
+              400);
+  }
+  const auto spans = spans_in(file);
+  ASSERT_EQ(spans.count("step table"), 1U);
+  const io::Json& step = spans.at("step table")[0];
+  EXPECT_TRUE(has(step.dump(), "\"status\":{\"code\":2}")) << step.dump();
+  EXPECT_EQ(text_in(step, "parentSpanId"), text_in(spans.at("compute")[0], "spanId"));
+}
+
 TEST(TraceFile, HasALimit) {
   const TempFolder t;
   const std::string file = t / "traces.jsonl";

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON and its schemas, read and checked without the library's own reader, and schemas at random.
+// JSON and its schemas, read and checked without the library's own reader, and schemas at random;
+// a small vocabulary.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "tandem/base/philox.h"
 #include "tandem/io/json.h"
+#include "tandem/text/constraint.h"
 
 namespace tandem::text {
 
@@ -15,5 +20,13 @@ io::Json read_all(std::string_view text);
 bool satisfies(const io::Json& v, const io::Json& s, const io::Json& root);
 /// A schema drawn at random.
 io::Json random_schema(PhiloxStream& random, int depth);
+
+/// All bytes, then these, as byte-level BPE writes them; the last one ends a text.
+Tokenizer tokenizer_with(const std::vector<std::string>& more);
+/// One of that kind.
+std::shared_ptr<const TokenBytes> vocabulary();
+std::shared_ptr<Constraint> constraint(const Grammar& g);
+/// Whether the text is one of the grammar.
+bool holds(const std::shared_ptr<Constraint>& c, std::string_view text);
 
 }  // namespace tandem::text

@@ -23,51 +23,6 @@ using io::Json;
 
 Json json(const std::string& text) { return io::parse_json(text); }
 
-std::string byte_level(std::string_view bytes) {
-  std::string out;
-  for (const char c : bytes) {
-    const int b = static_cast<unsigned char>(c);
-    int code = b, next = 256;
-    for (int k = 0; k < 256; ++k) {
-      const bool own = (k >= 33 && k <= 126) || (k >= 161 && k <= 172) || k >= 174;
-      if (k == b && !own) code = next;
-      if (!own) ++next;
-    }
-    if (code < 128)
-      out += static_cast<char>(code);
-    else
-      out += {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
-  }
-  return out;
-}
-
-/// All bytes, then these, as byte-level BPE writes them; the last one ends a text.
-Tokenizer tokenizer_with(const std::vector<std::string>& more) {
-  std::string vocab;
-  int id = 0;
-  const auto add = [&](const std::string& bytes) {
-    vocab += (id > 0 ? "," : "") + io::quote_json(byte_level(bytes)) + ":" + std::to_string(id);
-    ++id;
-  };
-  for (int b = 0; b < 256; ++b) add(std::string(1, static_cast<char>(b)));
-  for (const std::string& t : more) add(t);
-  return Tokenizer::from_json(
-      R"({"decoder":{"type":"ByteLevel"},"added_tokens":[{"id":)" + std::to_string(id) +
-      R"(,"content":"<end>","special":true}],"model":{"type":"BPE","vocab":{)" + vocab +
-      R"(},"merges":[]}})");
-}
-std::shared_ptr<const TokenBytes> vocabulary() {
-  static const auto bytes = [] {
-    const Tokenizer t = tokenizer_with(
-        {"{\"",  "\":",      "\": ",     ", \"", "\"}",   "\"]",  "true", "false", "null",
-         "12",   "-1",       "0.5",      "ab",   "abc",   "name", "\n  ", "  ",    "}}",
-         "]}",   "\xE2\x82", "\xC3\xBC", "\\n",  "\\u00", "e1",   "[[",   "[{\"",  "\",\"",
-         "a\":", "2026",     "-0",       ": [",  "hello", " wor", "ld"});
-    return std::make_shared<const TokenBytes>(t, t.vocab_size());
-  }();
-  return bytes;
-}
-
 /// Draws tokens under the mask. Closing ones are likelier, so that texts end; nothing where it does
 /// not end within `most` tokens.
 std::optional<std::string> draw(const std::shared_ptr<Constraint>& c, uint64_t seed,
@@ -90,14 +45,6 @@ std::optional<std::string> draw(const std::shared_ptr<Constraint>& c, uint64_t s
   }
   return std::nullopt;
 }
-std::shared_ptr<Constraint> constraint(const Grammar& g) {
-  return std::make_shared<Constraint>(g, vocabulary());
-}
-bool holds(const std::shared_ptr<Constraint>& c, std::string_view text) {
-  ConstrainedText t(c);
-  return t.push(text) && t.may_end();
-}
-
 TEST(TokenBytes, AreThoseThatATokenAddsToAText) {
   const Tokenizer bytes = tokenizer_with({" wor", "\xE2\x82"});
   EXPECT_EQ(bytes.token_bytes('a'), "a");

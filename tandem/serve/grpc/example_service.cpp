@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classify and Regress of tensorflow.serving.PredictionService.
-// https://github.com/tensorflow/serving/blob/master/tensorflow_serving/apis/classification.proto
+// Classify, Regress and MultiInference of tensorflow.serving.PredictionService.
+// https://github.com/tensorflow/serving/blob/master/tensorflow_serving/apis/classification.proto,
+// inference.proto
 #include "tandem/serve/grpc/tensorflow_internal.h"
 #include "tandem/serve/protocol/examples_internal.h"
 
@@ -86,29 +87,87 @@ io::ProtoWriter regression_result(const Tensor& values) {
   return out;
 }
 
-void answer_examples(const GrpcCall& call, std::string_view message, bool regress) {
+/// Which model is asked, and about what.
+struct ExamplesAsk {
   ModelSpec spec;
   std::vector<Example> examples;
-  for_fields(message, regress ? "RegressionRequest" : "ClassificationRequest",
-             [&](io::ProtoReader& r) {
-               if (r.field() == 1) spec = read_spec(r);
-               if (r.field() == 2) examples = read_input_proto(r);
-             });
-  const ModelVersionPtr v = picked_version(call.server, spec.name, spec.version);
-  const auto n = static_cast<int64_t>(examples.size());
-  run_inputs(call.exchange, v, tensors_of_examples(examples, v->model->inputs()), call.timeout,
-             [call, v = v.get(), n, regress](const JobResult& r) {
+};
+
+// Runs the model once; `write` makes the answer of its outputs.
+void run_examples(
+    const GrpcCall& call, const ExamplesAsk& ask,
+    std::function<io::ProtoWriter(const ModelVersion&, const std::vector<Tensor>&, int64_t)>
+        write) {
+  const ModelVersionPtr v = picked_version(call.server, ask.spec.name, ask.spec.version);
+  const auto n = static_cast<int64_t>(ask.examples.size());
+  run_inputs(call.exchange, v, tensors_of_examples(ask.examples, v->model->inputs()), call.timeout,
+             [call, v = v.get(), n, write = std::move(write)](const JobResult& r) {
                if (r.status != 200) return call.fail(r.status, r.error);
                try {
-                 io::ProtoWriter out = new_message();
-                 out.add_message(1, regress ? regression_result(values_of(*v, r.outputs, n))
-                                            : classification_result(classes_of(*v, r.outputs, n)));
-                 out.add_message(2, spec_of(*v));
-                 call.answer(std::move(out), {{"tandem-timing", timing_text(r)}});
+                 call.answer(write(*v, r.outputs, n), {{"tandem-timing", timing_text(r)}});
                } catch (...) {
                  call.fail(std::current_exception());
                }
              });
+}
+
+io::ProtoWriter result_of(bool regress, const ModelVersion& v, const std::vector<Tensor>& outputs,
+                          int64_t n) {
+  return regress ? regression_result(values_of(v, outputs, n))
+                 : classification_result(classes_of(v, outputs, n));
+}
+
+void answer_examples(const GrpcCall& call, std::string_view message, bool regress) {
+  ExamplesAsk ask;
+  for_fields(message, regress ? "RegressionRequest" : "ClassificationRequest",
+             [&](io::ProtoReader& r) {
+               if (r.field() == 1) ask.spec = read_spec(r);
+               if (r.field() == 2) ask.examples = read_input_proto(r);
+             });
+  run_examples(call, ask,
+               [regress](const ModelVersion& v, const std::vector<Tensor>& outputs, int64_t n) {
+                 io::ProtoWriter out = new_message();
+                 out.add_message(1, result_of(regress, v, outputs, n));
+                 out.add_message(2, spec_of(v));
+                 return out;
+               });
+}
+
+/// An InferenceTask.
+struct ExampleTask {
+  ModelSpec spec;
+  bool regress = false;
+};
+
+ExampleTask read_task(io::ProtoReader& request) {
+  ExampleTask out;
+  std::string method;
+  for_fields_of(request, [&](io::ProtoReader& r) {
+    if (r.field() == 1) out.spec = read_spec(r);
+    if (r.field() == 2) method = r.text();
+  });
+  if (out.spec.name.empty()) refuse(400, "Found ModelSpec with an empty model name.");
+  out.regress = method == "tensorflow/serving/regress";
+  if (!out.regress && method != "tensorflow/serving/classify")
+    refuse(501, "Unsupported signature method_name: {}", one_line(method, 64));
+  return out;
+}
+
+// All tasks are answered from one run. TensorFlow Serving takes the version of the first and passes
+// over those of the others; another one than asked for is not what anybody wants.
+void check_together(const std::vector<ExampleTask>& tasks) {
+  if (tasks.empty()) refuse(400, "the request has no tasks");
+  for (size_t i = 1; i < tasks.size(); ++i) {
+    const ModelSpec &a = tasks[0].spec, &b = tasks[i].spec;
+    if (a.name != b.name)
+      refuse(400, "All ModelSpecs in a MultiInferenceRequest must access the same model name.");
+    if (!b.version.empty() && a.version != b.version)
+      refuse(400, "the tasks of a request ask for different versions of '{}'",
+             one_line(a.name, 128));
+    for (size_t k = 0; k < i; ++k)
+      if (tasks[k].regress == tasks[i].regress)
+        refuse(400, "Duplicate evaluation of signature: serving_default");
+  }
 }
 
 }  // namespace
@@ -118,6 +177,33 @@ void classify_examples(const GrpcCall& call, std::string_view message) {
 }
 void regress_examples(const GrpcCall& call, std::string_view message) {
   answer_examples(call, message, true);
+}
+
+void multi_inference(const GrpcCall& call, std::string_view message) {
+  ExamplesAsk ask;
+  std::vector<ExampleTask> tasks;
+  constexpr size_t kMostTasks = 16;
+  for_fields(message, "MultiInferenceRequest", [&](io::ProtoReader& r) {
+    if (r.field() == 1) tasks.push_back(read_task(r));
+    if (r.field() == 2) ask.examples = read_input_proto(r);
+    if (tasks.size() > kMostTasks) refuse(400, "there are too many tasks");
+  });
+  check_together(tasks);
+  ask.spec = tasks[0].spec;
+  run_examples(call, ask,
+               [tasks = std::move(tasks)](const ModelVersion& v, const std::vector<Tensor>& outputs,
+                                          int64_t n) {
+                 constexpr uint32_t kClasses = 2, kValues = 3;
+                 io::ProtoWriter out = new_message();
+                 for (const ExampleTask& task : tasks) {
+                   io::ProtoWriter result;
+                   result.add_message(1, spec_of(v));
+                   result.add_message(task.regress ? kValues : kClasses,
+                                      result_of(task.regress, v, outputs, n));
+                   out.add_message(1, result);
+                 }
+                 return out;
+               });
 }
 
 }  // namespace tandem::serve

@@ -305,6 +305,18 @@ message RegressionRequest
 message RegressionResponse
   RegressionResult result 1
   ModelSpec model_spec 2
+message InferenceTask
+  ModelSpec model_spec 1
+  string method_name 2
+message InferenceResult
+  ModelSpec model_spec 1
+  oneof result ClassificationResult classification_result 2
+  oneof result RegressionResult regression_result 3
+message MultiInferenceRequest
+  repeated InferenceTask tasks 1
+  Input input 2
+message MultiInferenceResponse
+  repeated InferenceResult results 1
 message GetModelMetadataRequest
   ModelSpec model_spec 1
   repeated string metadata_field 2
@@ -335,6 +347,7 @@ service PredictionService
   rpc Classify ClassificationRequest ClassificationResponse
   rpc Regress RegressionRequest RegressionResponse
   rpc Predict PredictRequest PredictResponse
+  rpc MultiInference MultiInferenceRequest MultiInferenceResponse
   rpc GetModelMetadata GetModelMetadataRequest GetModelMetadataResponse
 service ModelService
   rpc GetModelStatus GetModelStatusRequest GetModelStatusResponse

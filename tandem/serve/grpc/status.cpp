@@ -31,13 +31,17 @@ constexpr CodeOfStatus kCodes[] = {
     {504, GrpcCode::deadline_exceeded},
 };
 
-// Bytes outside printable ASCII are escaped as in URLs.
+// Bytes outside printable ASCII are escaped as in URLs; so are spaces at the ends, with which a
+// header is broken.
 std::string escaped(std::string_view text) {
   constexpr size_t kMost = 1024;
   std::string out;
-  for (const char c : text.substr(0, kMost)) {
+  text = text.substr(0, kMost);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto u = static_cast<unsigned char>(c);
-    if (u < 32 || u > 126 || c == '%')
+    const bool end = i == 0 || i + 1 == text.size();
+    if (u < 32 || u > 126 || c == '%' || (c == ' ' && end))
       out += fmt::format("%{:02X}", u);
     else
       out += c;

@@ -13,8 +13,9 @@ struct ModelSpec {
 ModelSpec read_spec(io::ProtoReader& request);
 io::ProtoWriter spec_of(const ModelVersion& v);
 
-/// Classify and Regress: grpc/example_service.cpp.
+/// Classify, Regress and both at once: grpc/example_service.cpp.
 void classify_examples(const GrpcCall& call, std::string_view message);
 void regress_examples(const GrpcCall& call, std::string_view message);
+void multi_inference(const GrpcCall& call, std::string_view message);
 
 }  // namespace tandem::serve

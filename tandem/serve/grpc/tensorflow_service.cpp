@@ -125,9 +125,6 @@ void model_status(const GrpcCall& call, std::string_view message) {
   call.answer(std::move(out));
 }
 
-void one_at_a_time(const GrpcCall&, std::string_view) {
-  refuse(501, "several at once are not served; use Classify and Regress");
-}
 void only_repository(const GrpcCall&, std::string_view) {
   refuse(501, "the configuration is not changed by request; see RepositoryModelLoad of V2");
 }
@@ -164,7 +161,7 @@ std::span<const GrpcMethod> tensorflow_methods() {
       {"/tensorflow.serving.PredictionService/GetModelMetadata", model_metadata_of},
       {"/tensorflow.serving.PredictionService/Classify", classify_examples},
       {"/tensorflow.serving.PredictionService/Regress", regress_examples},
-      {"/tensorflow.serving.PredictionService/MultiInference", one_at_a_time},
+      {"/tensorflow.serving.PredictionService/MultiInference", multi_inference},
       {"/tensorflow.serving.ModelService/GetModelStatus", model_status},
       {"/tensorflow.serving.ModelService/HandleReloadConfigRequest", only_repository},
   };

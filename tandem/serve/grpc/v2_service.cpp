@@ -72,6 +72,7 @@ void model_metadata(const GrpcCall& call, std::string_view message) {
 
 void model_infer(const GrpcCall& call, std::string_view message) {
   const V2Request request = read_v2_request(message);
+  if (call.exchange->access) call.exchange->access->called(request.asked.id);
   const ModelVersionPtr v = version_of_step(
       picked_version(call.server, request.model, request.version), request.asked.sequence);
   auto wanted = wanted_outputs(request.asked, v->model->outputs());

@@ -35,10 +35,11 @@ struct FlowWatch {
 };
 
 struct Connection {
-  Connection(int fd, uint64_t id, const HttpLimits& limits, Seconds now);
+  Connection(int fd, uint64_t id, const HttpLimits& limits, Seconds now, std::string remote);
   ~Connection();
   int fd;
   uint64_t id;
+  std::string remote;              ///< the client's address
   std::unique_ptr<TlsStream> tls;  ///< nullptr: bytes are as they are
   HttpParser parser;
   std::string in;     ///< bytes after the request that is being handled
@@ -74,6 +75,8 @@ ssize_t send_some(Connection& c);
 std::string http_date();
 /// A listening socket; its port in `port`. Throws Io.
 int listen_at(const std::string& host, int& port);
+/// A client's connection and its address; negative: see errno.
+int accept_at(int listener, std::string& remote);
 /// A connection with so much patience for each read and write. Throws Io.
 int connect_to(const std::string& host, int port, double seconds);
 /// "127.0.0.1:8000", "[::1]:8000"

@@ -165,7 +165,8 @@ void HttpLoop::run() {
 
 void HttpLoop::accept_all() {
   for (int i = 0; i < 64; ++i) {
-    const int fd = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    std::string remote;
+    const int fd = accept_at(listener_, remote);
     if (fd < 0) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
         // No descriptors: stop accepting until the next tick, else epoll reports it for ever.
@@ -183,7 +184,7 @@ void HttpLoop::accept_all() {
       continue;
     }
     const uint64_t id = next_id_++;
-    auto c = std::make_unique<Connection>(fd, id, options.limits, now());
+    auto c = std::make_unique<Connection>(fd, id, options.limits, now(), std::move(remote));
     if (tls_) c->tls = std::make_unique<TlsStream>(tls_, fd);
     c->events = EPOLLIN | EPOLLRDHUP;
     set_watch(epoll_, EPOLL_CTL_ADD, fd, id, c->events);
@@ -327,7 +328,9 @@ void HttpLoop::dispatch(Connection& c) {
   c.changed = now();
   c.handling = true;
   auto exchange = std::make_shared<LoopExchange>(c.parser.take(), mail_, c.id);
+  exchange->request.remote = c.remote;
   const HttpRequest& r = exchange->request;
+  if (options.begun) options.begun(exchange);
   c.keep_alive = r.keep_alive;
   c.old = r.old;
   c.head_only = r.method == "HEAD";
@@ -435,7 +438,17 @@ void HttpLoop::refuse(Connection& c, int status, const std::string& reason) {
   c.keep_alive = c.head_only = false;
   c.body.stop();
   c.in = std::string();
-  put(c, refusal_ ? refusal_(status, reason) : HttpResponse{.status = status, .body = reason});
+  HttpResponse r{.status = status, .body = reason};
+  if (refusal_) r = refusal_(status, reason);
+  if (const auto waiting = c.handling ? c.waiting.lock() : nullptr) {
+    waiting->show(r, true);
+    static_cast<LoopExchange&>(*waiting).leave();
+  } else if (!c.handling && options.refused) {
+    HttpRequest partial = c.parser.partial();
+    partial.remote = c.remote;
+    options.refused(partial, r);
+  }
+  put(c, std::move(r));
   c.parser = HttpParser(options.limits);
 }
 
@@ -549,7 +562,6 @@ void HttpLoop::keep_time_of(Connection& c) {
     keep_time_http2(c);
   } else if (c.handling) {
     if (waited < options.answer_seconds) return;
-    if (const auto waiting = c.waiting.lock()) static_cast<LoopExchange&>(*waiting).leave();
     refuse(c, 504, "the request took too long");
     flush(c);
   } else if (c.parser.in_body()) {

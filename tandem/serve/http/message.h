@@ -35,6 +35,8 @@ struct TD_API HttpRequest {
   std::string body;        ///< without chunks; inflate_body() removes a Content-Encoding
   bool keep_alive = true;  ///< the connection stays open after the answer
   bool old = false;        ///< HTTP/1.0
+  bool http2 = false;
+  std::string remote;  ///< the client's address and port
   /// The value of a header by its name in lower case, or nullptr. Repeated ones: the first.
   const std::string* header(std::string_view name) const;
   /// How many headers have that name.

@@ -31,6 +31,8 @@ class TD_API HttpParser {
   /// Bytes that the body holds so far.
   size_t body_bytes() const { return request_.body.capacity(); }
 
+  /// What is known of the request so far.
+  const HttpRequest& partial() const { return request_; }
   /// The complete request; the parser then waits for the next one.
   HttpRequest take();
 

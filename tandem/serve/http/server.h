@@ -15,6 +15,8 @@
 
 namespace tandem::serve {
 
+class HttpExchange;
+
 struct HttpOptions {
   std::string host = "127.0.0.1";  ///< an address, or localhost
   int port = 0;                    ///< 0: one that is free
@@ -27,6 +29,10 @@ struct HttpOptions {
   int workers = 1;                                      ///< threads for them
   /// Requests of HTTP/2 that are handled from their head on, as an HttpStream.
   std::function<bool(const HttpRequest&)> streamed = {};
+  /// Sees every complete request on the loop's thread, before it is handled there or elsewhere.
+  std::function<void(const std::shared_ptr<HttpExchange>&)> begun = {};
+  /// Sees what is refused without becoming one, as far as it was read.
+  std::function<void(const HttpRequest&, const HttpResponse&)> refused = {};
   std::function<void()> reloaded = {};  ///< called by the loop after reload()
   double header_seconds =
       10;  ///< from a request's first byte to its last header; for TLS's handshake
@@ -38,16 +44,22 @@ struct HttpOptions {
 };
 
 class RequestTrace;
+class AccessRecord;
 
 /// A request and the way to answer it. Answers count once; without one, it is a 500.
 class TD_API HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   HttpRequest request;
-  /// Sees the answer, or its pieces, before they are sent. Set before anything is answered.
+  /// Sees the answer, or its pieces, before they are sent, on any thread; where the loop answers in
+  /// the place of a handler that is late, twice. Set by HttpOptions::begun.
   std::function<void(HttpResponse& piece, bool last)> on_answer = {};
   /// The trace that it belongs to, if any.
   std::shared_ptr<RequestTrace> trace = {};
+  /// Its line of the access log, if there is one.
+  std::shared_ptr<AccessRecord> access = {};
+  /// Bytes of the body that have come in pieces.
+  std::atomic<uint64_t> received{0};
   /// The client has closed the connection: nobody reads the answer.
   bool gone() const { return gone_.load(std::memory_order_relaxed); }
   /// From any thread.
@@ -57,11 +69,11 @@ class TD_API HttpExchange {
   virtual void write(HttpResponse piece) = 0;
   /// Is this the thread that serves all connections? Nothing slow may be done there.
   virtual bool on_loop() const = 0;
-
- protected:
   void show(HttpResponse& piece, bool last) const {
     if (on_answer) on_answer(piece, last);
   }
+
+ protected:
   std::atomic<bool> gone_{false};
 };
 using HttpExchangePtr = std::shared_ptr<HttpExchange>;

@@ -83,6 +83,24 @@ int listen_at(const std::string& host, int& port) {
   return fd;
 }
 
+int accept_at(int listener, std::string& remote) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  const int fd =
+      accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) return fd;
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
+  const bool six = address.ss_family == AF_INET6;
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(
+      address.ss_family,
+      six ? static_cast<const void*>(&v6->sin6_addr) : static_cast<const void*>(&v4->sin_addr),
+      text, sizeof text);
+  remote = authority_of(text, ntohs(six ? v6->sin6_port : v4->sin_port));
+  return fd;
+}
+
 ssize_t send_some(Connection& c) {
   const size_t behind = std::max(c.sent, c.out.size()) - c.out.size();  // of `large`
   iovec parts[2] = {{c.out.data() + std::min(c.sent, c.out.size()),

@@ -68,6 +68,8 @@ void Http2Connection::begin_head(int32_t id) {
   Stream& s = streams_[id];
   if (s.headed) return;  // trailers of a request are read and dropped
   s.since = owner_.now();
+  s.request.http2 = true;
+  s.request.remote = owner_.remote;
 }
 
 bool Http2Connection::header(int32_t id, std::string_view name, std::string_view value) {
@@ -121,6 +123,7 @@ void Http2Connection::data(int32_t id, std::string_view bytes) {
   s->body.bytes += bytes.size();
   if (s->streamed) {
     s->untaken += bytes.size();
+    if (s->kept) s->kept->received.fetch_add(bytes.size(), std::memory_order_relaxed);
     if (s->kept && s->kept->on_body) s->kept->on_body(bytes, false);
     return;
   }
@@ -146,6 +149,7 @@ void Http2Connection::end(int32_t id) {
 void Http2Connection::dispatch(int32_t id, Stream& s) {
   s.since = owner_.now();
   const bool streamed = s.streamed;
+  s.dispatched = true;
   std::shared_ptr<HttpStream> exchange = owner_.dispatch(std::move(s.request), id, streamed);
   Stream* now = find(id);  // the handler may have answered
   if (!now || now->last) return;
@@ -224,7 +228,12 @@ void Http2Connection::refuse(int32_t id, Stream& s, int status, const std::strin
   HttpResponse r = s.grpc           ? grpc_error(status, reason)
                    : owner_.refusal ? owner_.refusal(status, reason)
                                     : HttpResponse{.status = status, .body = reason};
-  if (const auto waiting = s.waiting.lock()) waiting->leave();
+  if (const auto waiting = s.waiting.lock()) {
+    waiting->show(r, true);
+    waiting->leave();
+  } else if (owner_.options.refused && !s.dispatched) {
+    owner_.options.refused(s.request, r);
+  }
   answer(id, std::move(r), true);
 }
 

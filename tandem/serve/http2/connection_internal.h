@@ -18,6 +18,7 @@ class Http2Connection;
 /// What a connection needs of the loop that owns it.
 struct Http2Owner {
   const HttpOptions& options;
+  std::string remote;
   /// Makes a request's exchange and handles it.
   std::function<std::shared_ptr<HttpStream>(HttpRequest request, int32_t stream, bool streamed)>
       dispatch;
@@ -80,6 +81,7 @@ class Http2Connection : private Http2Events {
     bool headed = false;    ///< the head is complete
     bool complete = false;  ///< the client sends no more
     bool streamed = false;
+    bool dispatched = false;
     bool head_only = false;            ///< HEAD
     bool grpc = false;                 ///< as the content type says
     bool begun = false, last = false;  ///< the answer

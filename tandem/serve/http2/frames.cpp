@@ -24,7 +24,9 @@ struct Http2Frames::State {
   nghttp2_session* session = nullptr;
   std::string* out = nullptr;  ///< while bytes are produced
   size_t most = 0;
-  bool flooded = false;
+  bool flooded = false, broken = false;
+  int32_t newest = 0;                               ///< stream that the other side opened
+  std::vector<std::pair<int32_t, int32_t>> passed;  ///< numbers that it left out
 
   static constexpr size_t kMostFrame = size_t{256} << 10;
   static State& of(void* user) { return *static_cast<State*>(user); }
@@ -43,6 +45,24 @@ struct Http2Frames::State {
     }
   }
 
+  // A stream whose number was passed over is closed without ever having been open (RFC
+  // 9113, 5.1.1); the library drops its head as one that came late.
+  static int begin_frame(nghttp2_session* session, const nghttp2_frame_hd* hd, void* user) {
+    constexpr size_t kMostPassed = 64;
+    State& s = of(user);
+    const int32_t id = hd->stream_id;
+    if (hd->type != NGHTTP2_HEADERS || id % 2 == 0 ||
+        !nghttp2_session_check_server_session(session))
+      return 0;
+    if (id > s.newest) {
+      if (id > s.newest + 2 && s.passed.size() < kMostPassed) s.passed.emplace_back(s.newest, id);
+      s.newest = id;
+      return 0;
+    }
+    s.broken = std::any_of(s.passed.begin(), s.passed.end(),
+                           [id](const auto& p) { return id > p.first && id < p.second; });
+    return s.broken ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+  }
   static int begin_headers(nghttp2_session*, const nghttp2_frame* f, void* user) {
     return guarded([&] { of(user).events.begin_head(f->hd.stream_id); });
   }
@@ -158,6 +178,7 @@ struct Http2Frames::State {
     nghttp2_option* options = nullptr;
     TD_CHECK(nghttp2_session_callbacks_new(&calls) == 0 && nghttp2_option_new(&options) == 0,
              Memory, "no memory for a connection");
+    nghttp2_session_callbacks_set_on_begin_frame_callback(calls, begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(calls, begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(calls, header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(calls, frame);
@@ -205,7 +226,7 @@ bool Http2Frames::receive(std::string_view bytes) {
       state_->flooded || n == NGHTTP2_ERR_FLOODED || n == NGHTTP2_ERR_TOO_MANY_SETTINGS;
   // Floods are what remains after the protocol's own errors, which the library answers itself.
   terminate(flooded ? Http2Code::enhance_your_calm
-            : n == NGHTTP2_ERR_CALLBACK_FAILURE || n == NGHTTP2_ERR_NOMEM
+            : !state_->broken && (n == NGHTTP2_ERR_CALLBACK_FAILURE || n == NGHTTP2_ERR_NOMEM)
                 ? Http2Code::internal_error
                 : Http2Code::protocol_error);
   return false;

@@ -75,8 +75,9 @@ class StreamExchange : public HttpStream {
 
 }  // namespace
 
-Connection::Connection(int fd, uint64_t id, const HttpLimits& limits, Seconds now)
-    : fd(fd), id(id), parser(limits), changed(now) {}
+Connection::Connection(int fd, uint64_t id, const HttpLimits& limits, Seconds now,
+                       std::string remote)
+    : fd(fd), id(id), remote(std::move(remote)), parser(limits), changed(now) {}
 Connection::~Connection() = default;
 
 bool Connection::idle() const {
@@ -127,6 +128,7 @@ void HttpLoop::open_http2(Connection& c) {
     requests.fetch_add(1, std::memory_order_relaxed);
     auto exchange =
         std::make_shared<StreamExchange>(std::move(r), mail_, connection, stream, streamed);
+    if (options.begun) options.begun(exchange);
     if (streamed || !goes_beside(exchange->request))
       call(exchange);
     else
@@ -134,7 +136,7 @@ void HttpLoop::open_http2(Connection& c) {
     return exchange;
   };
   c.http2 = std::make_unique<Http2Connection>(Http2Owner{
-      options, dispatch, refusal_, [this] { return now(); },
+      options, c.remote, dispatch, refusal_, [this] { return now(); },
       [this]() -> const std::string& { return date(); },
       [this](bool lost) { (lost ? dropped : refused).fetch_add(1, std::memory_order_relaxed); }});
 }

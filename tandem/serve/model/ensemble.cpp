@@ -219,8 +219,8 @@ Ensemble::Ensemble(std::string name, const std::vector<EnsembleStep>& steps,
   tensors_ = graph.tensors.size();
 }
 
-std::vector<Tensor> Ensemble::run_step(Step& step, const std::vector<Tensor>& inputs,
-                                       bool counted) const {
+std::vector<Tensor> Ensemble::run_step(Step& step, const std::vector<Tensor>& inputs, bool counted,
+                                       StepRun& took) const {
   Servable& model = *step.version->model;
   JobCounts& counts = step.version->scheduler->counts();
   const auto begin = Clock::now();
@@ -235,21 +235,24 @@ std::vector<Tensor> Ensemble::run_step(Step& step, const std::vector<Tensor>& in
     instance = std::unique_lock(model.lock_of(which), std::try_to_lock);
   which = instance ? which - 1 : 0;
   if (!instance) instance = std::unique_lock(model.lock_of(0));
-  const double waited = seconds_since(begin);
+  took.begin = begin;
+  took.queue_seconds = seconds_since(begin);
   if (counted) counts.accepted.fetch_add(1, std::memory_order_relaxed);
   try {
-    std::vector<Tensor> out = model.run(which, inputs, rows);
+    std::vector<Tensor> out = model.run(which, inputs, rows, &took.steps);
+    const double all = took.seconds = seconds_since(begin);
     if (!counted) return out;
-    const double all = seconds_since(begin);
     counts.ok.fetch_add(1, std::memory_order_relaxed);
     counts.runs.fetch_add(1, std::memory_order_relaxed);
     counts.rows.fetch_add(static_cast<uint64_t>(rows), std::memory_order_relaxed);
-    counts.queue.add(waited);
-    counts.compute.add(all - waited);
+    counts.queue.add(took.queue_seconds);
+    counts.compute.add(all - took.queue_seconds);
     counts.total.add(all);
     step.seconds.add(all);
     return out;
   } catch (const Error& e) {
+    took.seconds = seconds_since(begin);
+    took.failed = true;
     if (counted) {
       counts.failed.fetch_add(1, std::memory_order_relaxed);
       step.failed.fetch_add(1, std::memory_order_relaxed);
@@ -260,13 +263,17 @@ std::vector<Tensor> Ensemble::run_step(Step& step, const std::vector<Tensor>& in
   }
 }
 
-std::vector<Tensor> Ensemble::run(const std::vector<Tensor>& inputs, bool counted) {
+std::vector<Tensor> Ensemble::run(const std::vector<Tensor>& inputs, bool counted,
+                                  std::vector<StepRun>* took) {
+  std::vector<StepRun> nobody_asks;
+  if (!took) took = &nobody_asks;
   std::vector<Tensor> tensors(tensors_);
   for (size_t i = 0; i < inputs.size(); ++i) tensors[input_places_[i]] = inputs[i];
   for (const std::unique_ptr<Step>& step : steps_) {
     std::vector<Tensor> in;
     for (const size_t at : step->inputs) in.push_back(tensors[at]);
-    const std::vector<Tensor> out = run_step(*step, in, counted);
+    took->push_back({.model = step->version->name, .version = step->version->version});
+    const std::vector<Tensor> out = run_step(*step, in, counted, took->back());
     for (const auto& [port, at] : step->outputs) tensors[at] = out.at(port);
   }
   std::vector<Tensor> out;

@@ -14,6 +14,7 @@
 #include "tandem/recipe/loaded_model.h"
 #include "tandem/serve/histogram.h"
 #include "tandem/serve/model/settings.h"
+#include "tandem/serve/model/step_run.h"
 
 namespace tandem::serve {
 
@@ -44,11 +45,14 @@ class TD_API Ensemble {
   const std::vector<ModelPort>& outputs() const { return outputs_; }
   /// In an order in which they can run.
   const std::vector<std::unique_ptr<Step>>& steps() const { return steps_; }
-  /// `counted`: somebody asked, and the counts of the steps' models grow.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, bool counted);
+  /// `counted`: somebody asked, and the counts of the steps' models grow. What each step took is
+  /// added to `took`, if that is given; of a run that throws, the step that failed is the last one.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, bool counted,
+                          std::vector<StepRun>* took = nullptr);
 
  private:
-  std::vector<Tensor> run_step(Step& step, const std::vector<Tensor>& inputs, bool counted) const;
+  std::vector<Tensor> run_step(Step& step, const std::vector<Tensor>& inputs, bool counted,
+                               StepRun& took) const;
   std::string name_;
   std::vector<ModelPort> inputs_, outputs_;
   std::vector<size_t> input_places_, output_places_;

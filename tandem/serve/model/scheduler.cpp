@@ -190,6 +190,7 @@ void Scheduler::run(int instance, std::vector<Waiting> batch) {
 bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t rows) {
   const auto begin = Clock::now();
   std::vector<Tensor> outputs;
+  std::vector<StepRun> steps;
   try {
     std::vector<Tensor> inputs;
     for (size_t i = 0; i < batch[0].job.inputs.size(); ++i) {
@@ -197,7 +198,7 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
       for (const Waiting& w : batch) parts.push_back(w.job.inputs[i]);
       inputs.push_back(cat(parts, 0));
     }
-    outputs = model_->run(instance, inputs, rows);
+    outputs = model_->run(instance, inputs, rows, &steps);
   } catch (const std::exception&) {
     return false;
   }
@@ -207,8 +208,11 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
   counts_.compute.add(seconds);
   int64_t from = 0;
   for (Waiting& w : batch) {
-    JobResult r{
-        .queue_seconds = between(w.since, begin), .compute_seconds = seconds, .batch = rows};
+    JobResult r{.queue_seconds = between(w.since, begin),
+                .compute_seconds = seconds,
+                .began = begin,
+                .batch = rows,
+                .steps = steps};
     counts_.queue.add(r.queue_seconds);
     for (const Tensor& y : outputs) r.outputs.push_back(y.narrow(0, from, w.job.rows));
     from += w.job.rows;
@@ -219,9 +223,9 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
 
 void Scheduler::run_alone(int instance, Waiting& w) {
   const auto begin = Clock::now();
-  JobResult r{.queue_seconds = between(w.since, begin), .batch = w.job.rows};
+  JobResult r{.queue_seconds = between(w.since, begin), .began = begin, .batch = w.job.rows};
   try {
-    r.outputs = model_->run(instance, w.job.inputs, w.job.rows);
+    r.outputs = model_->run(instance, w.job.inputs, w.job.rows, &r.steps);
     r.compute_seconds = seconds_since(begin);
     counts_.runs.fetch_add(1, std::memory_order_relaxed);
     counts_.rows.fetch_add(static_cast<uint64_t>(w.job.rows), std::memory_order_relaxed);
@@ -231,6 +235,7 @@ void Scheduler::run_alone(int instance, Waiting& w) {
     const Refusal refusal = refusal_of(std::current_exception());
     r.status = refusal.status;
     r.error = refusal.text;
+    r.compute_seconds = seconds_since(begin);
   }
   finish(w, std::move(r));
 }

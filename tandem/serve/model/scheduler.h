@@ -15,6 +15,7 @@
 #include "tandem/base/clock.h"
 #include "tandem/serve/histogram.h"
 #include "tandem/serve/model/servable.h"
+#include "tandem/serve/model/step_run.h"
 
 namespace tandem::serve {
 
@@ -29,8 +30,10 @@ struct JobResult {
   std::string error = "";
   std::vector<Tensor> outputs = {};
   double queue_seconds = 0, compute_seconds = 0;
-  int64_t batch = 0;  ///< rows that ran together
-  bool kept = false;  ///< it is the answer to an earlier request with the same inputs
+  Clock::time_point began = {};     ///< its run; none of what did not run
+  int64_t batch = 0;                ///< rows that ran together
+  bool kept = false;                ///< it is the answer to an earlier request with the same inputs
+  std::vector<StepRun> steps = {};  ///< of an ensemble
 };
 
 struct Job {

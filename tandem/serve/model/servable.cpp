@@ -167,9 +167,10 @@ std::vector<std::pair<Device, int>> Servable::instances_by_device() const {
   return out;
 }
 
-std::vector<Tensor> Servable::call(int instance, const std::vector<Tensor>& inputs, bool counted) {
+std::vector<Tensor> Servable::call(int instance, const std::vector<Tensor>& inputs, bool counted,
+                                   std::vector<StepRun>* took) {
   const ThreadLimitGuard limit(options_.threads > 0 ? options_.threads : 1024);
-  if (ensemble_) return ensemble_->run(inputs, counted);
+  if (ensemble_) return ensemble_->run(inputs, counted, took);
   return instances_[static_cast<size_t>(instance)]->predictor->forward(inputs);
 }
 
@@ -332,10 +333,11 @@ std::vector<int64_t> Servable::cover(int64_t rows) const {
   return out;
 }
 
-std::vector<Tensor> Servable::run(int instance, const std::vector<Tensor>& inputs, int64_t rows) {
-  if (rows <= 1 || !batched()) return call(instance, inputs, true);
+std::vector<Tensor> Servable::run(int instance, const std::vector<Tensor>& inputs, int64_t rows,
+                                  std::vector<StepRun>* took) {
+  if (rows <= 1 || !batched()) return call(instance, inputs, true, took);
   const std::vector<int64_t> sizes = cover(rows);
-  if (sizes.size() == 1 && sizes[0] == rows) return call(instance, inputs, true);
+  if (sizes.size() == 1 && sizes[0] == rows) return call(instance, inputs, true, took);
   std::vector<std::vector<Tensor>> parts(outputs_.size());
   int64_t from = 0;
   for (const int64_t size : sizes) {
@@ -351,7 +353,7 @@ std::vector<Tensor> Servable::run(int instance, const std::vector<Tensor>& input
       }
       in.push_back(part.contiguous());
     }
-    const std::vector<Tensor> y = call(instance, in, true);
+    const std::vector<Tensor> y = call(instance, in, true, took);
     for (size_t i = 0; i < y.size(); ++i)
       parts[i].push_back(n < size ? y[i].narrow(0, 0, n) : y[i]);
     from += n;

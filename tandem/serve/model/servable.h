@@ -36,6 +36,7 @@ struct ServableOptions {
   std::vector<std::string> state = {}, controls = {};
 };
 struct SequenceAsk;
+struct StepRun;
 class Ensemble;
 
 class TD_API Servable {
@@ -81,8 +82,10 @@ class TD_API Servable {
 
   /// An instance: hold its lock to run it.
   std::mutex& lock_of(int instance) { return instances_[static_cast<size_t>(instance)]->lock; }
-  /// Run on `rows` rows: of a batched model in prepared sizes, else as they are.
-  std::vector<Tensor> run(int instance, const std::vector<Tensor>& inputs, int64_t rows);
+  /// Run on `rows` rows: of a batched model in prepared sizes, else as they are. `took`: what the
+  /// steps of an ensemble took is added to it.
+  std::vector<Tensor> run(int instance, const std::vector<Tensor>& inputs, int64_t rows,
+                          std::vector<StepRun>* took = nullptr);
 
   /// Does it keep a state between requests?
   bool stateful() const { return !states_.empty() || !controls_.empty(); }
@@ -109,7 +112,8 @@ class TD_API Servable {
     std::unique_ptr<recipe::Predictor> predictor;
   };
   /// `counted`: for somebody who asked.
-  std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs, bool counted = false);
+  std::vector<Tensor> call(int instance, const std::vector<Tensor>& inputs, bool counted = false,
+                           std::vector<StepRun>* took = nullptr);
   void prepare(std::vector<recipe::LoadedModel> models);
   std::shared_ptr<models::PretrainedModel> pretrained_;
   void make_instances(const std::vector<recipe::LoadedModel>& models);

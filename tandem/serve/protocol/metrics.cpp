@@ -56,6 +56,9 @@ void process(std::string& out, ServerContext& server) {
       static_cast<double>(h.dropped));
   one("tandem_rate_limited_total", "counter", "Requests beyond the rate of their API key.",
       static_cast<double>(server.limited()));
+  if (server.access_log)
+    one("tandem_access_log_lost_total", "counter", "Lines of the access log that were not written.",
+        static_cast<double>(server.access_log->lost()));
   one("process_resident_memory_bytes", "gauge", "Resident memory.", resident_bytes());
 }
 

@@ -63,6 +63,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
     if (request_.tools)
       for (Choice& c : choices_) c.reader.emplace(*request_.tools);
     left_ = choices_.size();
+    if (const auto& access = call_.exchange->access)
+      access->names(version_->name, version_->version);
     for (size_t i = 0; i < choices_.size(); ++i) {
       TextRequest t;
       t.prompt = prompts[i / static_cast<size_t>(request_.n)];
@@ -113,6 +115,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     c.reason = !end.stopped ? "length" : c.calls.empty() ? "stop" : "tool_calls";
     if (request_.stream) send_choice(i, c.begun ? "" : c.text);
     if (left_ > 0) return;
+    if (const auto& access = call_.exchange->access) access->texts(prompt_, fresh_);
     if (!request_.stream) return call_.json(whole());
     if (request_.usage) send(fmt::format("{},\"choices\":[],\"usage\":{}}}", head(true), usage()));
     call_.exchange->answer({.body = "data: [DONE]\n\n"});

@@ -10,7 +10,7 @@ namespace {
 
 /// What is asked for, and by which field.
 struct AskedConstraint {
-  enum class Kind : uint8_t { object, schema, regex, choice };
+  enum class Kind : uint8_t { object, schema, regex, choice, grammar };
   Kind kind = Kind::object;
   std::string field;
   io::Json value = {};
@@ -34,6 +34,11 @@ class ConstraintReader {
       refuse(400, "'{}' expects a regular expression, got {}", field, value.kind());
     add(AskedConstraint::Kind::regex, field, value);
   }
+  void add_grammar(std::string_view field, const io::Json& value) {
+    if (!value.as_string())
+      refuse(400, "'{}' expects the rules of a grammar, got {}", field, value.kind());
+    add(AskedConstraint::Kind::grammar, field, value);
+  }
   void add_choice(std::string_view field, const io::Json& value) {
     bool texts = value.as_array() && !value.as_array()->empty();
     if (texts)
@@ -52,6 +57,7 @@ text::Grammar grammar_of(const AskedConstraint& asked) {
   if (asked.kind == Kind::object) return text::Grammar::json_object();
   if (asked.kind == Kind::schema) return text::Grammar::json_schema(asked.value);
   if (asked.kind == Kind::regex) return text::Grammar::regex(*asked.value.as_string());
+  if (asked.kind == Kind::grammar) return text::Grammar::ebnf(*asked.value.as_string());
   std::vector<std::string> texts;
   for (const io::Json& j : *asked.value.as_array()) texts.push_back(*j.as_string());
   return text::Grammar::choice(texts);
@@ -88,7 +94,8 @@ std::shared_ptr<text::Constraint> read_constraint(OpenAiFields& f, const TextMod
   if (const io::Json* j = f.find("guided_json")) out.add_schema("guided_json", *j);
   if (const io::Json* j = f.find("guided_regex")) out.add_regex("guided_regex", *j);
   if (const io::Json* j = f.find("guided_choice")) out.add_choice("guided_choice", *j);
-  f.only("guided_grammar", {});
+  for (const char* field : {"guided_grammar", "grammar"})  // of vLLM, and of llama.cpp
+    if (const io::Json* j = f.find(field)) out.add_grammar(field, *j);
   f.only("guided_whitespace_pattern", {});
   f.pass({"guided_decoding_backend"});
   if (const io::Json* all = f.find("structured_outputs")) {
@@ -98,7 +105,7 @@ std::shared_ptr<text::Constraint> read_constraint(OpenAiFields& f, const TextMod
     if (const io::Json* j = own.find("choice")) out.add_choice("structured_outputs", *j);
     if (own.flag("json_object", false))
       out.add(AskedConstraint::Kind::object, "structured_outputs", {});
-    own.only("grammar", {});
+    if (const io::Json* j = own.find("grammar")) out.add_grammar("structured_outputs", *j);
     own.only("structural_tag", {});
     own.only("whitespace_pattern", {});
     own.finish();

@@ -362,6 +362,7 @@ void infer_v2(Call& call, const ModelVersionPtr& picked) {
   Asked asked = has_length && length == 0 ? raw_request(r, picked->model->inputs())
                                           : read_request(body.substr(0, length));
   deal_bytes(asked, body.substr(length), has_length);
+  if (call.exchange->access) call.exchange->access->called(asked.id);
   const ModelVersionPtr v = version_of_step(picked, asked.sequence);
   std::vector<Tensor> inputs = tensors_of(asked, v->model->inputs());
   auto wanted = wanted_outputs(asked, v->model->outputs());
