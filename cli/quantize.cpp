@@ -9,6 +9,7 @@
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
 #include "tandem/base/error.h"
+#include "tandem/base/files/file.h"
 #include "tandem/recipe/quantize.h"
 #include "tandem/recipe/quantize_weights.h"
 
@@ -18,7 +19,7 @@ namespace {
 struct QuantizeVerb {
   recipe::ModelSource model;
   recipe::QuantizeFileOptions options;
-  std::string out, method, activations = "u8";
+  std::string out, report, method, activations = "u8";
   double max_loss = 0;
   int64_t group = 128, length = 512;
   bool per_tensor = false, no_bias = false, asymmetric = false, json = false;
@@ -63,18 +64,31 @@ void add_calibration(CLI::App& verb, QuantizeVerb& o) {
   verb.add_option("--evaluate", o.options.evaluated, "Samples to evaluate with; 0: all");
   verb.add_option(
       "--method", o.method,
-      "min-max, moving-average, percentile (default), entropy or mse; of --weights int4: "
+      "min-max, moving-average, percentile (default), entropy or mse; dynamic: each call rounds "
+      "the inputs of linear layers over their own range, which needs no data; of --weights int4: "
       "rtn (default), gptq or awq");
   verb.add_option("--percentile", o.options.quant.percent,
                   "Of the method percentile: 99.9, 99.99 (default), 99.999");
 }
 
 void add_rounding(CLI::App& verb, QuantizeVerb& o) {
-  verb.add_option("--activations", o.activations, "Codes of activations: u8 (default) or i8")
-      ->check(CLI::IsMember({"u8", "i8"}));
+  verb.add_option("--activations", o.activations,
+                  "Codes of activations: u8 (default), i8, or i16 (then --method is min-max unless "
+                  "given)")
+      ->check(CLI::IsMember({"u8", "i8", "i16"}));
   verb.add_flag("--per-tensor", o.per_tensor, "One scale for a weight, not one for each output");
   verb.add_flag("--equalise", o.options.quant.equalise,
                 "Scale channels between layers to equal ranges first");
+  verb.add_option(
+      "--smooth", o.options.quant.smooth,
+      "SmoothQuant: move large values of inputs of linear layers into their weights, by "
+      "this share, as 0.5");
+  verb.add_option(
+      "--adaround", o.options.quant.adaround,
+      "AdaRound: learn which weights to round up, in this number of steps for a layer, as "
+      "1000");
+  verb.add_option("--weight-bits", o.options.quant.weight_bits,
+                  "Bits of a weight's codes: 8 (default) or down to 2");
   verb.add_flag("--no-bias-correction", o.no_bias, "Leave mean errors of layers in their results");
   verb.add_flag("--outputs", o.options.quant.outputs, "Round the model's outputs, too");
   verb.add_option("--keep-float", o.options.quant.keep_float,
@@ -107,18 +121,30 @@ void add_quantize(CLI::App& app, int& code) {
   CLI::Option* loss = verb->add_option(
       "--max-loss", o->max_loss,
       "Points of accuracy that may be lost; the worst layers stay in floating point until then");
+  verb->add_option(
+      "--report", o->report,
+      "Write the report as an HTML page, too: accuracy with each layer quantised alone, "
+      "histograms with the chosen ranges");
   verb->add_flag("--json", o->json, "The report as JSON");
   add_model_options(*verb, o->model);
   add_onnx_options(*verb, o->options.onnx);
   verb->callback([&code, o, loss] {
     init();
     if (const int64_t bits = code_bits(o->model.weights)) return quantize_weights_alone(*o, bits);
-    if (!o->method.empty()) o->options.quant.method = quant::method_of(o->method);
-    o->options.quant.activations = o->activations == "i8" ? DType::i8 : DType::u8;
+    o->options.quant.dynamic = o->method == "dynamic";
+    if (!o->method.empty() && !o->options.quant.dynamic)
+      o->options.quant.method = quant::method_of(o->method);
+    const bool wide = o->activations == "i16";
+    if (wide && o->method.empty()) o->options.quant.method = quant::Method::min_max;
+    o->options.quant.activations = wide                     ? DType::i16
+                                   : o->activations == "i8" ? DType::i8
+                                                            : DType::u8;
     o->options.quant.per_channel = !o->per_tensor;
     o->options.quant.correct_bias = !o->no_bias;
     if (loss->count() > 0) o->options.max_loss = o->max_loss;
+    o->options.page = !o->report.empty();
     const recipe::QuantizeReport r = recipe::quantize_file(o->model, o->out, o->options);
+    if (!o->report.empty()) write_file(o->report, r.html());
     fmt::print("{}", o->json ? r.to_json().dump(2) + "\n" : r.to_string());
     code = r.met ? 0 : 3;
   });

@@ -6,6 +6,7 @@
 
 #include "tandem/base/nearest.h"
 #include "tandem/ops/ops.h"
+#include "tandem/quant/adaround.h"
 #include "tandem/quant/roles.h"
 
 namespace tandem::quant {
@@ -82,6 +83,28 @@ class MeanErrors : public QuantizedWalk {
   std::vector<Tensor> sums_;
 };
 
+// What one layer reads.
+template <class Base>
+class Reading : public Base {
+ public:
+  template <class Of>
+  Reading(const Of& of, size_t index) : Base(of), index_(index) {}
+  Tensor operator()(std::span<const Tensor> inputs) {
+    this->run(inputs);
+    return x_;
+  }
+
+ protected:
+  Tensor layer(size_t index, const Tensor& x) override {
+    if (index == index_) x_ = x;
+    return Base::layer(index, x);
+  }
+
+ private:
+  size_t index_;
+  Tensor x_;
+};
+
 // By source. Values that pass unchanged have the step of where they came from, whichever of them
 // learned it.
 std::map<int, Step> learned_steps(const Network& net, const Plan& plan) {
@@ -108,7 +131,8 @@ std::vector<char> Calibrated::wanted() const {
   const auto has_scale = [](const Layer& l) { return l.scale.defined(); };
   const bool trained = std::any_of(layers.begin(), layers.end(), has_scale);
   std::vector<char> on;
-  for (const Layer& l : layers) on.push_back(!trained || has_scale(l));
+  for (const Layer& l : layers)
+    on.push_back((!trained || has_scale(l)) && (!options_.dynamic || multiplies_rows(l)));
   std::vector<std::string> names;
   for (const Layer& l : layers) names.push_back(l.name);
   for (const std::string& keep : options_.keep_float) {
@@ -123,17 +147,31 @@ std::vector<char> Calibrated::wanted() const {
 }
 
 Plan Calibrated::plan_for(const std::vector<char>& on) const {
-  return Plan(net_, on, options_.outputs);
+  return Plan(net_, on, options_.outputs, options_.dynamic);
 }
 
 Calibrated::Calibrated(Network& net, const Batches& batches, const QuantizeOptions& options)
     : net_(net), options_(options) {
-  TD_CHECK(options.activations == DType::u8 || options.activations == DType::i8, DType,
-           "activations of {} were asked for, expected uint8 or int8",
-           tandem::to_string(options.activations));
+  const DType t = options.activations;
+  TD_CHECK(t == DType::u8 || t == DType::i8 || t == DType::i16, DType,
+           "activations of {} were asked for, expected uint8, int8 or int16", tandem::to_string(t));
+  TD_CHECK(t != DType::i16 || net.learned().empty(), Value,
+           "the network was trained for activations of 8 bits\nLeave int16 out.");
+  TD_CHECK(!options.dynamic || (t == DType::u8 && !options.outputs), Value,
+           "where each call rounds its inputs, codes are uint8 and outputs stay as they are");
   TD_CHECK(options.percent > 50 && options.percent <= 100, Value,
            "a percentile of {} was asked for, expected more than 50 and at most 100, as 99.99",
            options.percent);
+  constexpr int64_t kLeastBits = 2, kMostBits = 8;
+  TD_CHECK(options.weight_bits >= kLeastBits && options.weight_bits <= kMostBits, Value,
+           "weights of {} bits were asked for, expected {} to {}", options.weight_bits, kLeastBits,
+           kMostBits);
+  TD_CHECK(options.adaround >= 0, Value,
+           "{} steps of AdaRound were asked for, expected 0 (none) or more", options.adaround);
+  if (options.adaround > 0) check_untrained(net, "AdaRound");
+  for (Layer& l : net.layers())
+    if (!l.scale.defined()) l.most_code = (int64_t{1} << (options.weight_bits - 1)) - 1;
+  changes_.resize(net.layers().size());
   const std::vector<char> all(net.layers().size(), 1);
   const Plan plan = plan_for(all), used = plan_for(wanted());
   const std::map<int, Step> learned = learned_steps(net, used);
@@ -148,35 +186,36 @@ Calibrated::Calibrated(Network& net, const Batches& batches, const QuantizeOptio
   });
   TD_CHECK(seen > 0 || all_learned, Value,
            "there is no data to calibrate with\nGive some samples.");
-  if (wants_histogram(options.method))
+  if (wants_histogram(options.method) || options.histograms)
     batches([&](std::span<const Tensor> x) {
       Watching(net_, plan, [&](const Site& s, const Tensor& v) { seen_[s.value].count(v); }).run(x);
     });
   if (options.correct_bias) correct_biases(batches);
+  if (options.adaround > 0) adapt_rounding(batches);
 }
 
 std::vector<Step> Calibrated::steps_of(const Plan& plan) const {
-  constexpr int kLevels = 256;
   const DType t = options_.activations;
+  constexpr int kBytes = 256, kWords = 65535;
+  const int levels = t == DType::i16 ? kWords : kBytes;
   const std::map<int, Step> learned = learned_steps(net_, plan);
   std::vector<Step> steps;
   for (const Site& s : plan.sites()) {
     const auto own = learned.find(s.source);
     const auto at = seen_.find(plan.sites()[static_cast<size_t>(s.source)].value);
     if (own != learned.end())
-      steps.push_back({own->second.scale, own->second.zero - (t == DType::i8 ? kLevels / 2 : 0)});
+      steps.push_back({own->second.scale, own->second.zero - (t == DType::i8 ? kBytes / 2 : 0)});
     else
-      steps.push_back(step_of(at == seen_.end()
-                                  ? Range()
-                                  : at->second.range(options_.method, options_.percent, kLevels),
-                              t));
+      steps.push_back(step_of(
+          at == seen_.end() ? Range() : at->second.range(options_.method, options_.percent, levels),
+          t));
   }
   return steps;
 }
 
 Quantized Calibrated::with(Plan plan) const {
   std::vector<Step> steps = steps_of(plan);
-  return Quantized(net_, std::move(plan), std::move(steps), options_, corrections_);
+  return Quantized(net_, std::move(plan), std::move(steps), options_, changes_);
 }
 
 Quantized Calibrated::quantised(const std::vector<size_t>& kept) const {
@@ -192,7 +231,27 @@ void Calibrated::correct_biases(const Batches& batches) {
     errors.run(x);
     ++errors.batches;
   });
-  for (size_t i = 0; i < net_.layers().size(); ++i) corrections_.push_back(errors.mean(i));
+  for (size_t i = 0; i < net_.layers().size(); ++i) changes_[i].bias = errors.mean(i);
+}
+
+// From the first layer to the last, so that each makes up for what those before it lose.
+void Calibrated::adapt_rounding(const Batches& batches) {
+  const std::vector<char> on = wanted();
+  for (size_t i = 0; i < on.size(); ++i) {
+    const Layer& l = net_.layers()[i];
+    if (!on[i] || !can_adapt(l)) continue;
+    LayerSums sums;
+    const Quantized before = quantised();
+    Reading<Walk> in_float(net_, i);
+    Reading<QuantizedWalk> in_codes(before, i);
+    batches([&](std::span<const Tensor> x) { sums.add(l, in_float(x), in_codes(x)); });
+    if (sums.rows == 0) continue;
+    const bool bias = options_.correct_bias && l.bias.defined();
+    changes_[i].up = adaptive_rounding(l, before.codes(i).scale, sums, bias, options_.adaround);
+    if (!bias) continue;
+    const Quantized after = quantised();
+    changes_[i].bias = mean_error(l, weight_of(after.codes(i), l), sums);
+  }
 }
 
 std::vector<double> Calibrated::sensitivity(const Batches& batches) const {
@@ -202,8 +261,8 @@ std::vector<double> Calibrated::sensitivity(const Batches& batches) const {
   each.reserve(powers.size());
   for (size_t i = 0; i < powers.size(); ++i) {
     std::vector<char> on(powers.size(), 0);
-    on[i] = 1;
-    each.push_back(with(Plan(net_, on, false)));
+    on[i] = wish[i];
+    each.push_back(with(Plan(net_, on, false, options_.dynamic)));
   }
   batches([&](std::span<const Tensor> x) {
     const std::vector<Tensor> want = Walk(net_).run(x);
@@ -225,19 +284,34 @@ std::vector<LayerFigures> Calibrated::figures(const Quantized& q,
     f.name = l.name;
     f.row = l.node->op->name;
     f.bytes = 4 * (l.weight.numel() + (l.bias.defined() ? l.bias.numel() : 0));
+    f.float_bytes = f.bytes;
     f.output_sqnr = i < output_sqnr.size() ? output_sqnr[i] : 0;
     f.quantised = q.plan().is_quantised(i);
     if (f.quantised) {
-      const auto site = static_cast<size_t>(q.plan().site_at(*l.node, 0));
       const LayerCodes& c = q.codes(i);
-      f.step = q.steps()[site];
-      f.range = range_of(f.step, options_.activations);
+      if (const int site = q.plan().site_at(*l.node, 0); site >= 0) {
+        f.step = q.steps()[static_cast<size_t>(site)];
+        f.range = range_of(f.step, options_.activations);
+      }
       f.bytes = l.weight.numel() + 4 * c.scale.numel() +
-                (c.bias.defined() ? 4 * (c.bias.numel() + c.bias_scale.numel()) : 0);
+                (c.bias.defined() ? 4 * (c.bias.numel() + c.bias_scale.numel()) : 0) +
+                (c.added.defined() ? 4 * c.added.numel() : 0);
       const Tensor w = weight_of(c, l);
       f.weight_sqnr = sqnr({&l.weight, 1}, {&w, 1});
     }
     out.push_back(f);
+  }
+  return out;
+}
+
+std::vector<RangeFigures> Calibrated::ranges(const Quantized& q, size_t bins) const {
+  std::vector<RangeFigures> out;
+  const std::vector<Site>& sites = q.plan().sites();
+  for (size_t i = sites.size(); i-- > 0;) {
+    const auto at = seen_.find(sites[i].value);
+    if (sites[i].source != static_cast<int>(i) || at == seen_.end()) continue;
+    out.push_back({sites[i].name, at->second.extremes(),
+                   range_of(q.steps()[i], options_.activations), at->second.histogram(bins)});
   }
   return out;
 }

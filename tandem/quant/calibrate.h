@@ -21,11 +21,19 @@ TD_API int equalise(Network& net);
 struct LayerFigures {
   std::string name, row;
   bool quantised = false;
-  Range range;             ///< of its input
-  Step step;               ///< of its input
-  int64_t bytes = 0;       ///< of weight and bias as they are now
-  double weight_sqnr = 0;  ///< dB: signal to error of its rounded weight
-  double output_sqnr = 0;  ///< dB: of the first output when this layer alone is quantised
+  Range range;              ///< of its input
+  Step step;                ///< of its input
+  int64_t bytes = 0;        ///< of weight and bias as they are now
+  int64_t float_bytes = 0;  ///< as f32
+  double weight_sqnr = 0;   ///< dB: signal to error of its rounded weight
+  double output_sqnr = 0;   ///< dB: of the first output when this layer alone is quantised
+};
+
+/// A value that is rounded, for reports.
+struct RangeFigures {
+  std::string name;
+  Range seen, range;           ///< its extremes, and what codes stand for
+  std::vector<double> counts;  ///< of parts of the extremes; empty: nothing was counted
 };
 
 /// A network with what was seen of it: makes quantised versions of it.
@@ -43,6 +51,8 @@ class TD_API Calibrated {
   std::vector<double> sensitivity(const Batches& batches) const;
   std::vector<LayerFigures> figures(const Quantized& q,
                                     const std::vector<double>& output_sqnr) const;
+  /// Of each value that `q` rounds by a range of its own, from the first to the last.
+  std::vector<RangeFigures> ranges(const Quantized& q, size_t bins) const;
 
  private:
   Plan plan_for(const std::vector<char>& on) const;
@@ -50,11 +60,12 @@ class TD_API Calibrated {
   Quantized with(Plan plan) const;
   std::vector<Step> steps_of(const Plan& plan) const;
   void correct_biases(const Batches& batches);
+  void adapt_rounding(const Batches& batches);
 
   Network& net_;
   QuantizeOptions options_;
   std::map<ValueId, Seen> seen_;
-  std::vector<Tensor> corrections_;  ///< of the bias of each layer where it is quantised
+  std::vector<LayerChange> changes_;  ///< of each layer
 };
 
 /// Signal to error of `got` beside `want`, in dB; 200 where they are equal.

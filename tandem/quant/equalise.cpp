@@ -74,11 +74,7 @@ double equalise_pair(Layer& a, Layer& b) {
 }  // namespace
 
 int equalise(Network& net) {
-  const bool learned = std::any_of(net.layers().begin(), net.layers().end(),
-                                   [](const Layer& l) { return l.scale.defined(); });
-  TD_CHECK(!learned && net.learned().empty(), Value,
-           "the network was trained with the rounding of its channels as they are\nLeave "
-           "equalisation out.");
+  check_untrained(net, "equalisation");
   const NoGradGuard no_grad;
   int pairs = 0;
   for (int round = 0; round < kRounds; ++round) {

@@ -220,10 +220,41 @@ int64_t Network::weight_bytes() const {
   return bytes;
 }
 
+void Network::scale_inputs(ValueId v, const Tensor& factor) {
+  const Node& n = *graph_->nodes[v.node];
+  const bool norm = n.op == &op::layer_norm || n.op == &op::rms_norm;
+  const auto takes = [&](const NodeInput& i) { return !i.present || is_known(i); };
+  if (!norm || is_output(v) || !n.in[1].present ||
+      !std::all_of(n.in.begin() + 1, n.in.end(), takes))
+    return void(input_scales_[v] = factor);
+  const Tensor weight = constant_of(n.in[1]),
+               bias = n.in.size() > 2 ? constant_of(n.in[2]) : Tensor();
+  scaled_norms_[v.node] = {weight * factor, bias.defined() ? bias * factor : bias};
+}
+
+Tensor Network::input_scale(ValueId v) const {
+  const auto at = input_scales_.find(v);
+  return at == input_scales_.end() ? Tensor() : at->second;
+}
+
+const std::pair<Tensor, Tensor>* Network::scaled_norm(const Node& n) const {
+  const auto at = scaled_norms_.find(n.index);
+  return at == scaled_norms_.end() ? nullptr : &at->second;
+}
+
+void check_untrained(const Network& net, std::string_view what) {
+  const bool learned = std::any_of(net.layers().begin(), net.layers().end(),
+                                   [](const Layer& l) { return l.scale.defined(); });
+  TD_CHECK(!learned && net.learned().empty(), Value,
+           "the network was trained with the rounding of its channels as they are\nLeave {} out.",
+           what);
+}
+
 // ---- Walk
 
 std::vector<Tensor> Walk::run(std::span<const Tensor> inputs) {
   const NoGradGuard no_grad;
+  scaled_.clear();
   return tandem::run(net_.graph(), inputs, *this);
 }
 
@@ -236,11 +267,26 @@ bool Walk::before(const Node& n, std::span<Tensor> in, Tensor* out) {
     for (size_t o = 0; o < known->size(); ++o) out[o] = as_constant((*known)[o]);
     return true;
   }
+  scale(n, in);
   operands(n, in);
   const int i = net_.layer_at(n);
   if (i < 0) return false;
   out[0] = layer(static_cast<size_t>(i), in[0]);
   return true;
+}
+
+void Walk::scale(const Node& n, std::span<Tensor> in) {
+  if (const auto* norm = net_.scaled_norm(n)) {
+    in[1] = as_constant(norm->first);
+    if (in.size() > 2) in[2] = as_constant(norm->second);
+  }
+  if (net_.layer_at(n) < 0) return;
+  const ValueId v = value_of(n.in[0]);
+  const Tensor factor = net_.input_scale(v);
+  if (!factor.defined()) return;
+  Tensor& own = scaled_[v];
+  if (!own.defined()) own = in[0] * as_constant(factor);
+  in[0] = own;
 }
 
 Tensor Walk::layer(size_t index, const Tensor& x) {

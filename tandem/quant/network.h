@@ -67,6 +67,13 @@ class TD_API Network {
   /// (fake_quantize with a known scale and codes of 8 bits), zero points for u8. That rounding is
   /// passed over in its walks.
   const std::map<ValueId, Step>& learned() const { return learned_; }
+  /// Layers read the value times `factor`, an entry for each index of its last dimension, from here
+  /// on. A layer or RMS norm that computes it for them alone takes the factor into its weight.
+  void scale_inputs(ValueId v, const Tensor& factor);
+  /// The factor with which layers read the value; undefined: as it is.
+  Tensor input_scale(ValueId v) const;
+  /// Weight and bias of a norm that took a factor; nullptr: those of the trace.
+  const std::pair<Tensor, Tensor>* scaled_norm(const Node& n) const;
   /// The bytes of its weights and biases as f32, and of all other constants.
   int64_t weight_bytes() const;
 
@@ -88,7 +95,12 @@ class TD_API Network {
   std::vector<std::vector<std::vector<Use>>> uses_;
   std::vector<Layer> layers_;
   std::map<ValueId, Step> learned_;
+  std::map<ValueId, Tensor> input_scales_;
+  std::map<uint32_t, std::pair<Tensor, Tensor>> scaled_norms_;
 };
+
+/// Throws Value where the network was trained with rounding: `what` would change its channels.
+TD_API void check_untrained(const Network& net, std::string_view what);
 
 /// A run of the network as it is: layers with their weights, folded norms passed over. Those that
 /// watch or change it derive from it.
@@ -101,7 +113,7 @@ class TD_API Walk : public NodeVisitor {
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs);
 
  protected:
-  /// Called with the operands of every node.
+  /// Called with the operands of every node; what a layer reads has its factor.
   virtual void operands(const Node&, std::span<Tensor> /*in*/) {}
   /// The result of a layer for x.
   virtual Tensor layer(size_t index, const Tensor& x);
@@ -109,6 +121,10 @@ class TD_API Walk : public NodeVisitor {
   static Tensor call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias);
 
   const Network& net_;
+
+ private:
+  void scale(const Node& n, std::span<Tensor> in);
+  std::map<ValueId, Tensor> scaled_;  ///< in this run
 };
 
 /// `t` as it may be used in a trace that refuses what it captures.

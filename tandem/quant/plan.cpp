@@ -7,8 +7,8 @@
 
 namespace tandem::quant {
 
-Plan::Plan(const Network& net, std::vector<char> quantised, bool outputs)
-    : quantised_(std::move(quantised)) {
+Plan::Plan(const Network& net, std::vector<char> quantised, bool outputs, bool dynamic)
+    : quantised_(std::move(quantised)), dynamic_(dynamic) {
   const Graph& g = net.graph();
   outputs_.assign(g.outputs.size(), -1);
   for (size_t i = 0; outputs && i < g.outputs.size(); ++i)
@@ -48,11 +48,12 @@ void Plan::mark_operands(const Network& net, const Node& n) {
 void Plan::mark(const Network& net, const Node& n) {
   const ValueId y{n.index, 0};
   if (const int layer = net.layer_at(n); layer >= 0) {
-    if (quantised_[static_cast<size_t>(layer)]) reads_[{n.index, 0}] = add(net, value_of(n.in[0]));
+    if (quantised_[static_cast<size_t>(layer)] && !dynamic_)
+      reads_[{n.index, 0}] = add(net, value_of(n.in[0]));
     return;
   }
   const bool site = at_.count(y), inside = site || region_.count(y);
-  if (!inside || n.in.empty()) return;
+  if (!inside || n.in.empty() || net.input_scale(y).defined()) return;
   switch (role_of(net, n)) {
     case Role::sums:
       mark_operands(net, n);

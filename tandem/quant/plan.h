@@ -20,8 +20,9 @@ struct Site {
 
 class TD_API Plan {
  public:
-  /// `quantised[i]`: layer i is; `outputs`: the network's outputs are rounded, too.
-  Plan(const Network& net, std::vector<char> quantised, bool outputs);
+  /// `quantised[i]`: layer i is; `outputs`: the network's outputs are rounded, too; `dynamic`: the
+  /// layers round what they read by themselves.
+  Plan(const Network& net, std::vector<char> quantised, bool outputs, bool dynamic = false);
 
   const std::vector<Site>& sites() const { return sites_; }
   bool is_quantised(size_t layer) const { return quantised_[layer]; }
@@ -36,6 +37,7 @@ class TD_API Plan {
   int add(const Network& net, ValueId v);
 
   std::vector<char> quantised_;
+  bool dynamic_;
   std::vector<Site> sites_;
   std::map<ValueId, int> at_;
   std::set<ValueId> region_;  ///< what a rounded value is computed from without rounding

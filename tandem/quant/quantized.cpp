@@ -2,7 +2,9 @@
 #include "tandem/quant/quantized.h"
 
 #include <cmath>
+#include <utility>
 
+#include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/ops.h"
 #include "tandem/ops/pointwise/quantize.h"
 
@@ -19,9 +21,18 @@ Tensor largest(const Layer& layer, bool per_channel) {
   return amax(abs(layer.weight), others);
 }
 
+// The codes that are not above the weight.
+Tensor floored(const Layer& layer, const Tensor& scale) {
+  Shape shape;
+  for (int d = 0; scale.dim() > 0 && d < layer.weight.dim(); ++d)
+    shape.push_back(d == layer.axis ? layer.weight.shape(d) : Dim(1));
+  const Tensor codes = floor(layer.weight / scale.reshape(shape));
+  return clamp(codes, -128.0, 127.0).to(DType::i8);
+}
+
 }  // namespace
 
-LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel) {
+LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel, const Tensor& up) {
   const NoGradGuard no_grad;
   LayerCodes c;
   const auto finite = [](const Tensor& t) { return isfinite(t).all().item<bool>(); };
@@ -41,9 +52,16 @@ LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel) {
     scale = maximum(scale, least);
   }
   c.scale = where(scale >= std::numeric_limits<float>::min(), scale, 1.0).to(DType::f32);
-  const Tensor codes = quantize_linear(layer.weight, c.scale, {}, layer.axis, DType::i8);
   const auto limit = [&](int64_t code) { return full(Shape(), code, DType::i8); };
-  c.weight = minimum(maximum(codes, limit(-layer.most_code)), limit(layer.most_code));
+  const auto between = [&](const Tensor& t, int64_t low, int64_t high) {
+    return minimum(maximum(t, limit(low)), limit(high));
+  };
+  const int64_t most = layer.most_code;
+  if (up.defined())
+    c.weight = between(floored(layer, c.scale), -most, most - 1) + up.to(DType::i8);
+  else
+    c.weight =
+        between(quantize_linear(layer.weight, c.scale, {}, layer.axis, DType::i8), -most, most);
   if (!layer.bias.defined()) return c;
   c.bias_scale = c.scale * x_scale;
   c.bias = round(layer.bias.to(DType::f64) / c.bias_scale.to(DType::f64)).to(DType::i32);
@@ -56,17 +74,25 @@ Tensor weight_of(const LayerCodes& codes, const Layer& layer) {
 }
 
 Quantized::Quantized(const Network& net, Plan plan, std::vector<Step> steps,
-                     const QuantizeOptions& options, std::span<const Tensor> corrections)
+                     const QuantizeOptions& options, std::span<const LayerChange> changes)
     : net_(net), plan_(std::move(plan)), options_(options), steps_(std::move(steps)) {
   TD_ASSERT(steps_.size() == plan_.sites().size());
   codes_.resize(net.layers().size());
   for (size_t i = 0; i < codes_.size(); ++i) {
     if (!plan_.is_quantised(i)) continue;
     Layer l = net.layers()[i];
-    if (i < corrections.size() && corrections[i].defined() && l.bias.defined())
-      l.bias = l.bias + corrections[i];
+    const LayerChange change = i < changes.size() ? changes[i] : LayerChange();
+    if (change.bias.defined() && l.bias.defined()) l.bias = l.bias + change.bias;
+    if (options.dynamic) {
+      const Tensor bias = std::exchange(l.bias, Tensor());
+      codes_[i] = round_layer(l, 1, options.per_channel, change.up);
+      codes_[i].added = bias;
+      const Tensor& w = codes_[i].weight;
+      codes_[i].columns = (l.axis == 0 ? w.t() : w).contiguous();
+      continue;
+    }
     const auto x = static_cast<size_t>(plan_.site_at(*l.node, 0));
-    codes_[i] = round_layer(l, steps_[x].scale, options.per_channel);
+    codes_[i] = round_layer(l, steps_[x].scale, options.per_channel, change.up);
   }
 }
 
@@ -80,7 +106,8 @@ int64_t Quantized::weight_bytes() const {
     const Layer& l = net_.layers()[i];
     const int64_t biases = l.bias.defined() ? l.bias.numel() : 0;
     const bool codes = codes_[i].weight.defined();
-    bytes += codes ? l.weight.numel() + 4 * (biases + 2 * codes_[i].scale.numel())
+    const int64_t steps = options_.dynamic ? 1 : 2;  // of the weight, of the bias
+    bytes += codes ? l.weight.numel() + 4 * (biases + steps * codes_[i].scale.numel())
                    : 4 * (l.weight.numel() + biases);
   }
   return bytes;
@@ -114,10 +141,21 @@ Tensor QuantizedWalk::rounded(int site, const Tensor& x) {
   return at = dequantize_linear(quantize_linear(x, scale, zero, 0, t), scale, zero, 0);
 }
 
+namespace {
+Tensor dynamic_product(const LayerCodes& c, const Tensor& x) {
+  const DynamicCodes d = dynamic_quantize_linear(x);
+  const Tensor w = as_constant(c.columns);
+  const Tensor y =
+      matmul_integer(d.codes, w, d.zero).to(DType::f32) * (d.scale * as_constant(c.scale));
+  return c.added.defined() ? y + as_constant(c.added) : y;
+}
+}  // namespace
+
 Tensor QuantizedWalk::layer(size_t index, const Tensor& x) {
   const LayerCodes& c = q_.codes(index);
   if (!c.weight.defined()) return Walk::layer(index, x);
   const Layer& l = net_.layers()[index];
+  if (q_.options().dynamic) return dynamic_product(c, x);
   Tensor bias;
   if (c.bias.defined())
     bias = dequantize_linear(as_constant(c.bias), as_constant(c.bias_scale), {}, 0);

@@ -16,20 +16,29 @@ struct LayerCodes {
   Tensor scale;       ///< f32 [outputs], or one number
   Tensor bias;        ///< i32 [outputs], in steps of (scale of x) * scale; undefined: none
   Tensor bias_scale;  ///< f32 [outputs], or one number
+  /// Of a layer whose inputs each call rounds: its weight as i8 [inputs, outputs], its bias as f32.
+  Tensor columns, added;
 };
 /// Codes -127..127 of a layer's weight, symmetric, with a scale for each output or one for all, so
-/// that the bias fits i32 in steps of x_scale * scale. A scale that the layer learned counts.
-TD_API LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel);
+/// that the bias fits i32 in steps of x_scale * scale. A scale that the layer learned counts. `up`
+/// (of adaround.h) says which entries are rounded up; undefined: all go to the nearest code.
+TD_API LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel,
+                              const Tensor& up = {});
 /// What the codes of the weight stand for.
 TD_API Tensor weight_of(const LayerCodes& codes, const Layer& layer);
 
+/// What calibration found for a layer where it is quantised.
+struct LayerChange {
+  Tensor bias;  ///< is added to its bias; undefined: nothing
+  Tensor up;    ///< which entries of its weight are rounded up; undefined: the nearest code
+};
+
 class TD_API Quantized {
  public:
-  /// `steps[i]` is that of plan.sites()[i]. The network outlives it.
-  /// `corrections` are added to the biases of quantised layers; undefined or absent: nothing.
-  /// Throws Value for weights that are not finite.
+  /// `steps[i]` is that of plan.sites()[i]; `changes` has an entry for each layer or none. The
+  /// network outlives it. Throws Value for weights that are not finite.
   Quantized(const Network& net, Plan plan, std::vector<Step> steps, const QuantizeOptions& options,
-            std::span<const Tensor> corrections = {});
+            std::span<const LayerChange> changes = {});
 
   std::vector<Tensor> operator()(std::span<const Tensor> inputs) const;
   const Network& network() const { return net_; }

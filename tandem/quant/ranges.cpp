@@ -91,6 +91,13 @@ void Seen::count(const Tensor& x) {
   }
 }
 
+std::vector<double> Seen::histogram(size_t bins) const {
+  if (bins_.empty()) return {};
+  std::vector<double> out(bins);
+  for (size_t i = 0; i < bins_.size(); ++i) out[i * bins / bins_.size()] += bins_[i];
+  return out;
+}
+
 double Seen::centre(size_t bin) const {
   return all_.low + (static_cast<double>(bin) + 0.5) * (all_.high - all_.low) / kBins;
 }
@@ -183,21 +190,24 @@ Range Seen::mse(int levels) const {
 }
 
 namespace {
-constexpr double kLevels = 255;
+constexpr double kLevels = 255, kMostWord = 32767;
 double least_code(DType dtype) { return dtype == DType::i8 ? -128 : 0; }
 }  // namespace
 
 Range range_of(Step s, DType dtype) {
+  if (dtype == DType::i16) return {-kMostWord * s.scale, kMostWord * s.scale};
   const double low = (least_code(dtype) - static_cast<double>(s.zero)) * s.scale;
   return {low, low + kLevels * s.scale};
 }
 
 Step step_of(Range r, DType dtype) {
   const double least = least_code(dtype);
-  const double span = r.high - r.low;
+  const bool words = dtype == DType::i16;
+  const double span = words ? std::max(-r.low, r.high) : r.high - r.low;
   Step s;
-  if (span > 0) s.scale = static_cast<float>(span / kLevels);
+  if (span > 0) s.scale = static_cast<float>(span / (words ? kMostWord : kLevels));
   if (!(s.scale >= std::numeric_limits<float>::min())) s.scale = 1;  // of nothing but zeros
+  if (words) return s;
   s.zero = static_cast<int64_t>(
       std::clamp(std::nearbyint(least - r.low / s.scale), least, least + kLevels));
   return s;

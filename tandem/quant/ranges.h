@@ -40,6 +40,8 @@ class TD_API Seen {
   void count(const Tensor& x);
   bool anything() const { return batches_ > 0; }
   Range extremes() const { return all_; }
+  /// How many values lie in each of `bins` parts of the extremes; empty: nothing was counted.
+  std::vector<double> histogram(size_t bins) const;
   /// `percent`: of percentile, as 99.99; `levels`: how many codes there are.
   Range range(Method method, double percent, int levels) const;
 
@@ -60,7 +62,7 @@ struct Step {
   float scale = 1;
   int64_t zero = 0;
 };
-/// The step with which the codes of `dtype` (u8 or i8) cover a range.
+/// The step with which the codes of `dtype` (u8, i8; i16 with the zero point 0) cover a range.
 TD_API Step step_of(Range r, DType dtype);
 /// The numbers that those codes stand for.
 TD_API Range range_of(Step s, DType dtype);

@@ -46,6 +46,13 @@ bool has_weight(const Node& n, const Shape& shape, int& axis) {
   return true;
 }
 
+bool multiplies_rows(const Layer& layer) {
+  const Node& n = *layer.node;
+  if (n.in[0].shape.rank() < 2) return false;
+  return n.op == &op::linear ||
+         (n.op == &op::matmul && !static_cast<const MatmulAttrs*>(n.attrs.get())->trans_a);
+}
+
 int result_axis(const Layer& layer) {
   return layer.node->op->has(kConvolution) ? 1 : layer.node->out[0].shape.rank() - 1;
 }

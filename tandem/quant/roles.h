@@ -17,6 +17,8 @@ TD_API Role role_of(const Network& net, const Node& n);
 /// Whether the row has operands x, weight, bias?, and `axis`, the dimension of its outputs in a
 /// weight of `shape`.
 TD_API bool has_weight(const Node& n, const Shape& shape, int& axis);
+/// Whether it multiplies rows, the last dimension of x, by its weight: a linear layer.
+TD_API bool multiplies_rows(const Layer& layer);
 /// The dimension of its result that belongs to the weight's `axis`.
 TD_API int result_axis(const Layer& layer);
 

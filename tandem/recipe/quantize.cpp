@@ -10,6 +10,7 @@
 #include "tandem/compile/compile.h"
 #include "tandem/onnx/export.h"
 #include "tandem/ops/ops.h"
+#include "tandem/quant/smooth.h"
 #include "tandem/recipe/open_run.h"
 #include "tandem/recipe/recipe.h"
 
@@ -67,6 +68,8 @@ class Quantising {
         if (!p.shape.empty() && p.shape[0] < 0) onnx.dynamic.push_back(p.name + ":0=batch");
     export_ = export_options(model_, onnx, !file || !onnx.dynamic.empty());
     export_.external_data = false;
+    constexpr int kWideCodes = 21;  // the first opset with codes of 16 bits
+    if (o.quant.activations == DType::i16) export_.opset = std::max(export_.opset, kWideCodes);
     // One sample at a time where the batch is fixed.
     fixed_ = std::none_of(export_.dynamic.begin(), export_.dynamic.end(),
                           [](const DynamicDim& d) { return d.dim == 0; });
@@ -83,9 +86,11 @@ class Quantising {
   Data of_recipe(RecipeParts& parts) const;
   Data of_arrays() const;
   QuantizeReport run(const Data& data);
-  QuantizeScore score(const quant::Quantized& q, const Data& data) const;
+  QuantizeScore score(const quant::Quantized& q, const Data& data, int64_t most = INT64_MAX) const;
   quant::Quantized best(const quant::Calibrated& c, const Data& data,
                         const std::vector<double>& each, QuantizeReport& report) const;
+  void add_for_page(const quant::Calibrated& c, const quant::Quantized& q, const Data& data,
+                    QuantizeReport& report) const;
   int64_t rows(const std::vector<Tensor>& x) const {
     return fixed_ ? model_.inputs[0].shape[0] : x[0].size(0);
   }
@@ -103,6 +108,8 @@ class Quantising {
 void Quantising::with_data(const std::function<void(const Data&)>& use) const {
   std::string from = o_.data;
   if (from.empty() && is_run(source_.model)) from = source_.model;
+  if (from.empty() && o_.quant.dynamic && o_.quant.smooth == 0 && o_.quant.adaround == 0)
+    return use({});
   TD_CHECK(!from.empty(), Value,
            "'{}' brings no data to calibrate with\nGive --data: a run's folder, a recipe or inputs "
            "as .npy or .npz.",
@@ -182,29 +189,32 @@ double share(const Tensor& a, const Tensor& b) {
   return mean((a == b).to(DType::f64)).item<double>();
 }
 
-QuantizeScore Quantising::score(const quant::Quantized& q, const Data& data) const {
+QuantizeScore Quantising::score(const quant::Quantized& q, const Data& data, int64_t most) const {
   const NoGradGuard no_grad;
   QuantizeScore s;
   double right_before = 0, right_after = 0, same = 0, labelled = 0, signal = 0, error = 0;
   const CompileOptions fast{.same_bits = false};
   auto before = compile([&](const std::vector<Tensor>& x) { return model_.run(x); }, fast);
   auto after = compile([&](const std::vector<Tensor>& x) { return q(x); }, fast);
-  data.evaluation([&](const Labelled& batch) {
-    const Tensor want = before(batch.inputs).at(0), got = after(batch.inputs).at(0);
-    const auto n = static_cast<double>(batch.inputs[0].size(0));
-    const Tensor x = want.to(DType::f64), e = got.to(DType::f64) - x;
-    signal += sum(x * x).item<double>();
-    error += sum(e * e).item<double>();
-    s.samples += batch.inputs[0].size(0);
-    if (const auto a = largest(want, {})) same += n * share(*a, *largest(got, {}));
-    if (!batch.labels.defined()) return;
-    const auto a = largest(want, batch.labels), b = largest(got, batch.labels);
-    if (!a || !b) return;
-    const Tensor labels = batch.labels.to(DType::i64);
-    labelled += n;
-    right_before += n * share(*a, labels);
-    right_after += n * share(*b, labels);
-  });
+  if (data.evaluation)
+    data.evaluation([&](const Labelled& batch) {
+      if (s.samples >= most) return;
+      const Tensor want = before(batch.inputs).at(0), got = after(batch.inputs).at(0);
+      const auto n = static_cast<double>(batch.inputs[0].size(0));
+      const Tensor x = want.to(DType::f64), e = got.to(DType::f64) - x;
+      signal += sum(x * x).item<double>();
+      error += sum(e * e).item<double>();
+      s.samples += batch.inputs[0].size(0);
+      if (const auto a = largest(want, {})) same += n * share(*a, *largest(got, {}));
+      if (!batch.labels.defined()) return;
+      const auto a = largest(want, batch.labels), b = largest(got, batch.labels);
+      if (!a || !b) return;
+      const Tensor labels = batch.labels.to(DType::i64);
+      labelled += n;
+      right_before += n * share(*a, labels);
+      right_after += n * share(*b, labels);
+    });
+  if (s.samples == 0 && o_.quant.dynamic) return s;
   TD_CHECK(s.samples > 0, Value, "there is no data to evaluate with");
   TD_CHECK(std::isfinite(signal) && std::isfinite(error), Value,
            "outputs of {} hold values that are not finite: there is nothing to compare",
@@ -236,6 +246,33 @@ quant::Quantized Quantising::best(const quant::Calibrated& c, const Data& data,
   }
 }
 
+// Why a layer stays in floating point.
+std::string reason(const quant::LayerFigures& l, const QuantizeFileOptions& o) {
+  if (l.quantised) return "";
+  const std::vector<std::string>& asked = o.quant.keep_float;
+  if (std::find(asked.begin(), asked.end(), l.name) != asked.end()) return "asked for";
+  if (o.quant.dynamic && l.row != "linear" && l.row != "matmul")
+    return "each call rounds the inputs of linear layers alone";
+  if (o.max_loss)
+    return fmt::format("its share of the error was too large for a loss of {:g} points",
+                       *o.max_loss);
+  return "it was trained in floating point";
+}
+
+void Quantising::add_for_page(const quant::Calibrated& c, const quant::Quantized& q,
+                              const Data& data, QuantizeReport& report) const {
+  constexpr size_t kBins = 128;
+  constexpr int64_t kMost = 1024;  // samples for each layer
+  report.ranges = c.ranges(q, kBins);
+  if (!report.score.before) return;
+  for (size_t i = 0; i < report.layers.size(); ++i) {
+    std::vector<size_t> others;
+    for (size_t k = 0; k < report.layers.size(); ++k)
+      if (k != i) others.push_back(k);
+    report.accuracy.push_back(score(c.quantised(others), data, kMost).after.value_or(NAN));
+  }
+}
+
 QuantizeReport Quantising::run(const Data& data) {
   QuantizeReport report;
   const std::vector<Tensor> example = random_inputs(model_);
@@ -254,16 +291,23 @@ QuantizeReport Quantising::run(const Data& data) {
     };
   };
   if (o_.quant.equalise) report.equalised = quant::equalise(net);
+  if (o_.quant.smooth > 0)
+    report.smoothed = quant::smooth(net, batches_of(INT64_MAX), o_.quant.smooth);
+  o_.quant.histograms = o_.page;
   const quant::Calibrated calibrated(net, batches_of(INT64_MAX), o_.quant);
   const std::vector<double> each = calibrated.sensitivity(batches_of(kSensitivity));
   const quant::Quantized q = best(calibrated, data, each, report);
   report.method = to_string(o_.quant.method);
+  if (o_.quant.dynamic) report.method = "dynamic";
   if (!net.learned().empty()) report.method = "learned in training, elsewhere " + report.method;
   report.layers = calibrated.figures(q, each);
+  for (const quant::LayerFigures& l : report.layers) report.why.push_back(reason(l, o_));
+  if (o_.page) add_for_page(calibrated, q, data, report);
   report.weight_bytes_before = net.weight_bytes();
   report.weight_bytes_after = q.weight_bytes();
   const auto written = onnx::export_onnx_function([&](std::span<const Tensor> x) { return q(x); },
                                                   example, out_, export_);
+  report.out = out_;
   report.file = fmt::format("{}: {}", out_, written.to_string());
   report.file_bytes = static_cast<int64_t>(written.model_bytes);
   return report;
@@ -289,7 +333,10 @@ std::string QuantizeReport::to_string() const {
       fmt::format("{:<28} {:<8} {:>10} {:>10} {:>10} {:>5} {:>10} {:>9} {:>10}\n", "layer", "row",
                   "low", "high", "step", "zero", "bytes", "weight dB", "output dB");
   for (const quant::LayerFigures& l : layers) {
-    if (l.quantised)
+    if (l.quantised && method == "dynamic")
+      s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9.1f} {:>10.1f}\n", l.name, l.row,
+                       "each call its own range", l.bytes, l.weight_sqnr, l.output_sqnr);
+    else if (l.quantised)
       s += fmt::format(
           "{:<28} {:<8} {:>10.4g} {:>10.4g} {:>10.4g} {:>5} {:>10} {:>9.1f} {:>10.1f}\n", l.name,
           l.row, l.range.low, l.range.high, l.step.scale, l.step.zero, l.bytes, l.weight_sqnr,
@@ -305,12 +352,14 @@ std::string QuantizeReport::to_string() const {
           (static_cast<double>(weight_bytes_after) / static_cast<double>(weight_bytes_before) - 1),
       file_bytes);
   if (equalised > 0) s += fmt::format("equalised: {} pairs of layers\n", equalised);
+  if (smoothed > 0) s += fmt::format("smoothed: the inputs of linear layers, {}\n", smoothed);
   if (score.before)
     s += fmt::format("accuracy on {} samples: {:.2f} % before, {:.2f} % after, {:+.2f} points\n",
                      score.samples, 100 * *score.before, 100 * *score.after,
                      100 * (*score.after - *score.before));
-  s += fmt::format("outputs: {:.1f} dB, the same largest one for {:.2f} % of {} samples ({})\n",
-                   score.sqnr, 100 * score.agreement, score.samples, method);
+  if (score.samples > 0)
+    s += fmt::format("outputs: {:.1f} dB, the same largest one for {:.2f} % of {} samples ({})\n",
+                     score.sqnr, 100 * score.agreement, score.samples, method);
   return s + file + "\n";
 }
 
@@ -322,6 +371,7 @@ io::Json QuantizeReport::to_json() const {
                             {"quantised", l.quantised},
                             {"bytes", l.bytes},
                             {"output_sqnr", l.output_sqnr}};
+    if (!why.at(rows.size()).empty()) row.emplace_back("why", why[rows.size()]);
     if (l.quantised)
       for (const auto& [key, value] : {std::pair("low", l.range.low),
                                        {"high", l.range.high},

@@ -24,6 +24,9 @@ struct QuantizeFileOptions {
   std::optional<double>
       max_loss;  ///< of accuracy, in points: keep layers in floating point until met
   OnnxFileOptions onnx;
+  /// Find what QuantizeReport::html shows beyond the table: the accuracy with each layer quantised
+  /// alone, and histograms.
+  bool page = false;
 };
 
 /// How a model did on the data it is evaluated with.
@@ -34,19 +37,27 @@ struct QuantizeScore {
   double sqnr = 0;                      ///< dB of the first output
 };
 struct TD_API QuantizeReport {
+  std::string out;     ///< the name of the file
   std::string file;    ///< what was written, and how far it was checked
   std::string method;  ///< of calibration
   std::vector<quant::LayerFigures> layers;
-  int equalised = 0;  ///< pairs of layers
+  std::vector<std::string> why;  ///< a layer stayed in floating point; "": it did not
+  std::vector<double> accuracy;  ///< with this layer alone quantised, 0..1; empty: not evaluated
+  std::vector<quant::RangeFigures> ranges;  ///< of what is rounded; empty: not asked for
+  int equalised = 0;                        ///< pairs of layers
+  int smoothed = 0;                         ///< values that linear layers read
   int64_t weight_bytes_before = 0, weight_bytes_after = 0, file_bytes = 0;
   QuantizeScore score;
   bool met = true;  ///< the loss is at most max_loss
   /// A table with a row for each layer, and the figures of the whole.
   std::string to_string() const;
   io::Json to_json() const;
+  /// A page with everything in it: figures, layers, histograms.
+  std::string html() const;
 };
 
-/// Quantise the model and write it as a QDQ ONNX file `out`. Throws Value where there is no data,
+/// Quantise the model and write it as a QDQ ONNX file `out` (dynamic layers: DynamicQuantizeLinear
+/// and MatMulInteger, and data is not needed). Throws Value where there is no data,
 /// where it does not fit the model, or for `max_loss` without labels; Unsupported for a model whose
 /// sizes depend on values; what reading and writing throw.
 TD_API QuantizeReport quantize_file(const ModelSource& source, const std::string& out,

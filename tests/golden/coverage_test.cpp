@@ -72,6 +72,7 @@ constexpr Few kFew[] = {
      "PyTorch rounds x * (1 / scale): ONNX's suite, tests/ops/quantize_test.cpp"},
     {"dequantize_linear", "as quantize_linear"},
     {"fake_quantize", "as quantize_linear"},
+    {"dynamic_quantize_linear", "as quantize_linear"},
     {"paged_attention",
      "PyTorch has no such row: tests/ops/paged_attention_test.cpp compares it with attention"},
     {"to_device", "golden data were made on one device: tests/backend/devices_test.cpp"},

@@ -251,6 +251,8 @@ inline void add_layers(std::vector<Row>& t) {
       {"quantize_linear", "3,n|3 pos|-", with(QuantizeAttrs{0}), kNo16, 20011, 2, 2e-5, kCodes});
   t.push_back({"dequantize_linear", "n,3 i32:300|. pos|. i32:9", with(QuantizeAttrs{})});
   t.push_back({"dequantize_linear", "n,3 i32:300|3 pos|3 i32:9", with(QuantizeAttrs{-1})});
+  t.push_back({"dynamic_quantize_linear", "n,3", [](int64_t) { return AttrsHolder(); },
+               kNo0 | kNo16, 20011, 2, 2e-5, kCodes});
   t.push_back({"fake_quantize", "n,3|. prob|-", with(fake), kNoGrad, 20011, 2, 2e-5, kStep});
   t.push_back({"fake_quantize", "n,3|3 prob|3 i32:9", with(fake), kNoGrad, 20011, 2, 2e-5, kStep});
   const AttentionAttrs plain, causal{true, 0, false}, scaled{false, 0.3, false};

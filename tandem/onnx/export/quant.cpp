@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes of 8 bits as typed QuantizeLinear and DequantizeLinear nodes. The type of the codes is that
+// Codes as typed QuantizeLinear and DequantizeLinear nodes. The type of the codes is that
 // of the zero point, so one is always written. What ONNX has no such node for takes the row's body.
 #include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/ops/pointwise/quantize.h"
@@ -9,6 +9,7 @@ namespace tandem::onnx {
 namespace {
 
 constexpr int kHalfScales = 19;  ///< the first opset whose scales may have 16 bits
+constexpr int kWideCodes = 21;   ///< the first one whose codes may
 
 bool scale_fits(const OnnxExportCall& c, DType real) {
   const DType scale = c.dtype(1);
@@ -35,7 +36,8 @@ OnnxAttributes axis_of(const OnnxExportCall& c, int64_t axis) {
 
 bool export_quantize(OnnxExportCall& c) {
   const auto& a = c.get_attrs<QuantizeAttrs>();
-  if (!scale_fits(c, c.dtype(0))) return false;
+  if (!scale_fits(c, c.dtype(0)) || (a.dtype == DType::i16 && c.b.opset() < kWideCodes))
+    return false;
   c.set(0, c.b.node("QuantizeLinear", {c.x(0), step_of(c, 1), zero_of(c, a.dtype)},
                     axis_of(c, a.axis)));
   return true;
@@ -43,7 +45,8 @@ bool export_quantize(OnnxExportCall& c) {
 
 bool export_dequantize(OnnxExportCall& c) {
   const DType codes = c.dtype(0);
-  if (!scale_fits(c, c.out[0].dtype) || codes == DType::i16 || (codes == DType::i32 && c.has(2)))
+  if (!scale_fits(c, c.out[0].dtype) || (codes == DType::i16 && c.b.opset() < kWideCodes) ||
+      (codes == DType::i32 && c.has(2)))
     return false;
   c.set(0, c.b.node("DequantizeLinear",
                     {c.x(0), step_of(c, 1), codes == DType::i32 ? "" : zero_of(c, codes)},
@@ -62,6 +65,18 @@ bool export_fake_quantize(OnnxExportCall& c) {
     return std::vector<Tensor>{
         dequantize_linear(quantize_linear(x[0], x[1], zero, a.axis, codes), x[1], zero, a.axis)};
   });
+}
+
+bool export_dynamic_quantize(OnnxExportCall& c) {
+  if (c.dtype(0) != DType::f32) return false;
+  const Names y = c.b.add("DynamicQuantizeLinear", {c.x(0)}, 3);
+  for (size_t i = 0; i < y.size(); ++i) c.set(i, y[i]);
+  return true;
+}
+
+bool export_matmul_integer(OnnxExportCall& c) {
+  c.set(0, c.b.node("MatMulInteger", {c.x(0), c.x(1), c.maybe(2), c.maybe(3)}));
+  return true;
 }
 
 }  // namespace tandem::onnx

@@ -47,8 +47,8 @@ void check_real(const InferCall& c) {
 void quantize_infer(InferCall& c) {
   const auto& a = c.get_attrs<QuantizeAttrs>();
   check_real(c);
-  TD_CHECK(a.dtype == DType::u8 || a.dtype == DType::i8, DType,
-           "codes of {} were asked for, expected uint8 or int8", to_string(a.dtype));
+  TD_CHECK(a.dtype == DType::u8 || a.dtype == DType::i8 || a.dtype == DType::i16, DType,
+           "codes of {} were asked for, expected uint8, int8 or int16", to_string(a.dtype));
   check_step(c, a.axis);
   check_zero(c, a.dtype);
   c.out[0] = Spec(a.dtype, c.in[0].shape, c.in[0].device);
@@ -87,8 +87,30 @@ void quantize_body(BodyCall& c) {
   const DType wide = accumulation_dtype(x.dtype());
   Tensor y = round(x / beside(c.in[1], x, a.axis, x.dtype())).to(wide);
   if (c.in[2].defined()) y = std::move(y) + beside(c.in[2], x, a.axis, wide);
-  const double low = a.dtype == DType::i8 ? -128 : 0;
-  c.out[0] = clamp(std::move(y), low, low + 255).to(a.dtype);
+  constexpr double kBytes = 255, kWords = 65535;
+  const double span = a.dtype == DType::i16 ? kWords : kBytes;
+  const double low = a.dtype == DType::u8 ? 0 : -(span + 1) / 2;
+  c.out[0] = clamp(std::move(y), low, low + span).to(a.dtype);
+}
+
+void dynamic_infer(InferCall& c) {
+  check_real(c);
+  const Shape& s = c.in[0].shape;
+  TD_CHECK(s.is_symbolic() || s.numel().value() > 0, Shape,
+           "x is {}: without elements there is no range", s.to_string());
+  c.out[0] = Spec(DType::u8, s, c.in[0].device);
+  c.out[1] = Spec(accumulation_dtype(c.in[0].dtype), Shape(), c.in[0].device);
+  c.out[2] = Spec(DType::u8, Shape(), c.in[0].device);
+}
+void dynamic_body(BodyCall& c) {
+  constexpr double kMost = 255;
+  const Tensor x = c.in[0].to(accumulation_dtype(c.in[0].dtype()));
+  const Tensor high = clamp_min(amax(x), 0), low = clamp_max(amin(x), 0);
+  const Tensor scale = where(high == low, 1.0, high - low).to(x.dtype()) / kMost;
+  const Tensor zero = round(clamp(-low / scale, 0, kMost)).to(DType::u8);
+  c.out[0] = quantize_linear(x, scale, zero, 0);
+  c.out[1] = scale;
+  c.out[2] = zero;
 }
 
 // i32 has more digits than f32: what is rounded is the product alone.
@@ -170,7 +192,7 @@ constinit const OpDef quantize_linear =
     composite("quantize_linear", {"x", "scale", "zero?"}, fields<QuantizeAttrs>(), quantize_body)
         .infer(quantize_infer)
         .flag(kNotDifferentiable)
-        .doc("Codes of 8 bits: clamp(round(x / scale) + zero), rounded half to even.");
+        .doc("Codes of 8 or 16 bits: clamp(round(x / scale) + zero), rounded half to even.");
 constinit const OpDef dequantize_linear =
     composite("dequantize_linear", {"codes", "scale", "zero?"}, fields<QuantizeAttrs>(),
               dequantize_body)
@@ -183,11 +205,17 @@ constinit const OpDef fake_quantize =
         .infer(fake_quantize_infer)
         .vjp(fake_quantize_vjp, 7)
         .doc("x rounded to codes and back, with straight-through gradients.");
+constinit const OpDef dynamic_quantize_linear =
+    composite("dynamic_quantize_linear", {"x"}, nullptr, dynamic_body)
+        .outputs({"codes", "scale", "zero"})
+        .infer(dynamic_infer)
+        .flag(kNotDifferentiable)
+        .doc("Codes of 8 bits over the range of x, with their scale and zero point.");
 }  // namespace op
 
 std::span<const OpDef* const> quantize_rows() {
   static constexpr const OpDef* kRows[] = {&op::quantize_linear, &op::dequantize_linear,
-                                           &op::fake_quantize};
+                                           &op::fake_quantize, &op::dynamic_quantize_linear};
   return kRows;
 }
 
@@ -200,6 +228,12 @@ Tensor dequantize_linear(Tensor codes, Tensor scale, Tensor zero, int64_t axis,
                          SourceLocation loc) {
   const QuantizeAttrs a{axis, codes.dtype()};
   return call(op::dequantize_linear, &a, loc, std::move(codes), std::move(scale), std::move(zero));
+}
+DynamicCodes dynamic_quantize_linear(Tensor x, SourceLocation loc) {
+  Tensor out[kMaxOpOuts];
+  Operand in[] = {Operand(std::move(x), loc)};
+  apply(op::dynamic_quantize_linear, nullptr, in, out, loc);
+  return {std::move(out[0]), std::move(out[1]), std::move(out[2])};
 }
 Tensor fake_quantize(Tensor x, Tensor scale, Tensor zero, const FakeQuantizeAttrs& attrs,
                      SourceLocation loc) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real numbers and the codes of 8 bits that stand for them: x = (code - zero point) * scale, with
-// one scale for the tensor or one for each entry of a dimension. ONNX's QuantizeLinear and
+// Real numbers and the codes of 8 or 16 bits that stand for them: x = (code - zero point) * scale,
+// with one scale for the tensor or one for each entry of a dimension. ONNX's QuantizeLinear and
 // DequantizeLinear, to the bit, and the function that training puts in their place.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace tandem {
 /// Attributes of quantize_linear and dequantize_linear.
 struct QuantizeAttrs {
   int64_t axis = 1;         ///< the dimension that a vector of scales belongs to
-  DType dtype = DType::u8;  ///< of the codes: u8 or i8; dequantize_linear does not read it
+  DType dtype = DType::u8;  ///< of the codes: u8, i8 or i16; dequantize_linear does not read it
   template <class V>
   void fields(V& v) {
     v("axis", axis);
@@ -39,14 +39,16 @@ namespace op {
 /// quantize_linear: x floating, scale (one number or [x.shape[axis]]), zero? of the codes' dtype
 /// and scale's shape -> codes of x's shape. dequantize_linear: codes, scale, zero? -> scale's
 /// dtype. fake_quantize: x, scale, zero? (any numbers) -> x's shape and dtype.
-extern TD_API const OpDef quantize_linear, dequantize_linear, fake_quantize;
+/// dynamic_quantize_linear: x floating -> codes u8 of x's shape, scale f32 [], zero u8 [].
+extern TD_API const OpDef quantize_linear, dequantize_linear, fake_quantize,
+    dynamic_quantize_linear;
 }  // namespace op
 TD_API std::span<const OpDef* const> quantize_rows();
 
-/// The codes clamp(round(x / scale) + zero, least, greatest code) of `dtype` (u8 or i8), rounded
-/// half to even. x is floating; scale is one number or has an entry for each index of x's dimension
-/// `axis`, as has `zero`, which is of `dtype` (undefined: 0). Division and rounding are in the
-/// precision of x. No gradient flows through codes. Throws DType, Shape, Index.
+/// The codes clamp(round(x / scale) + zero, least, greatest code) of `dtype` (u8, i8 or i16),
+/// rounded half to even. x is floating; scale is one number or has an entry for each index of x's
+/// dimension `axis`, as has `zero`, which is of `dtype` (undefined: 0). Division and rounding are
+/// in the precision of x. No gradient flows through codes. Throws DType, Shape, Index.
 /// https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
 TD_API Tensor quantize_linear(Tensor x, Tensor scale, Tensor zero = {}, int64_t axis = 1,
                               DType dtype = DType::u8, SourceLocation loc = SourceLocation::here());
@@ -55,6 +57,14 @@ TD_API Tensor quantize_linear(Tensor x, Tensor scale, Tensor zero = {}, int64_t 
 /// DType, Shape, Index. https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html
 TD_API Tensor dequantize_linear(Tensor codes, Tensor scale, Tensor zero = {}, int64_t axis = 1,
                                 SourceLocation loc = SourceLocation::here());
+struct DynamicCodes {
+  Tensor codes, scale, zero;
+};
+/// x as codes of u8 over its own range, which is widened to have 0 in it: scale = (high - low) /
+/// 255 (1 where all is 0), zero = clamp(round(-low / scale), 0, 255). Computed in f32 (f64 of f64).
+/// No gradient flows. Throws DType, and Shape for a tensor of no elements.
+/// https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html
+TD_API DynamicCodes dynamic_quantize_linear(Tensor x, SourceLocation loc = SourceLocation::here());
 /// What quantize_linear and dequantize_linear with codes from `low` to `high` leave of x, with
 /// straight-through gradients: that of x passes where the code was not clamped and is 0 elsewhere
 /// (PyTorch's fake_quantize_per_tensor_affine and fake_quantize_per_channel_affine). The gradient

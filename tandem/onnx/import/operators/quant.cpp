@@ -59,11 +59,8 @@ Tensor OnnxRounded::times(const Tensor& w, const Tensor& w_zero) const {
 }
 
 OnnxRounded onnx_rounded(const Tensor& x) {
-  const Tensor high = clamp_min(amax(x), 0), low = clamp_max(amin(x), 0);
-  const Tensor scale = where(high == low, 1.0, high - low).to(DType::f32) / 255.0;
-  const Tensor zero = round(clamp(-low / scale, 0, 255));
-  const Tensor codes = clamp(round(x / scale) + zero, 0, 255);
-  return {codes.to(DType::u8), zero.to(DType::u8), scale};
+  const DynamicCodes y = dynamic_quantize_linear(x);
+  return {y.codes, y.zero, y.scale};
 }
 
 namespace {
@@ -135,8 +132,10 @@ Tensor onnx_integer_conv(const OnnxCall& c, size_t x, size_t x_zero, size_t w, s
 
 namespace {
 
-// Whether the codes are those of a row: of 8 bits, with one scale for each entry of an axis.
-bool onnx_codes(OnnxType type) { return type == OnnxType::u8 || type == OnnxType::i8; }
+// Whether the codes are those of a row, with one scale for each entry of an axis.
+bool onnx_codes(OnnxType type) {
+  return type == OnnxType::u8 || type == OnnxType::i8 || type == OnnxType::i16;
+}
 
 void quantize_linear(OnnxCall& c) {
   Tensor x = c.x(0);
@@ -225,8 +224,22 @@ std::span<const OnnxRow> onnx_quant_rows() {
                                 &op::dequantize_linear,
                                 export_dequantize})),
       exported(op::fake_quantize, export_fake_quantize),
-      {"", "DynamicQuantizeLinear", 11, 0, dynamic_quantize, {1, 3, ""}},
-      {"", "MatMulInteger", 10, 0, matmul_of_bytes, {4, 1, ""}},
+      {"",
+       "DynamicQuantizeLinear",
+       11,
+       0,
+       dynamic_quantize,
+       {1, 3, ""},
+       &op::dynamic_quantize_linear,
+       export_dynamic_quantize},
+      {"",
+       "MatMulInteger",
+       10,
+       0,
+       matmul_of_bytes,
+       {4, 1, ""},
+       &op::matmul_integer,
+       export_matmul_integer},
       {"", "QLinearMatMul", 10, 0, qlinear_matmul, {8, 1, ""}},
       {"",
        "QLinearConv",
