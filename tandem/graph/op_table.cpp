@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tandem/graph/op_def.h"
+#include "tandem/graph/run/kernel_tuning.h"
 
 namespace tandem {
 namespace {
@@ -92,7 +93,10 @@ bool has_own_kernel(const OpDef& op, Device device) {
 const Kernel* find_kernel(const KernelCall& call, DeviceKind device) {
   int d = static_cast<int>(device);
   for (const OpRuntime::Entry* e = call.op.runtime->kernels[d]; e; e = e->older)
-    if (!e->kernel.supports || e->kernel.supports(call)) return &e->kernel;
+    if (!e->kernel.supports || e->kernel.supports(call)) {
+      if (TD_LIKELY(!e->older || kernel_tuning() == KernelTuning::off)) return &e->kernel;
+      return detail::tuned_kernel(call, device, e);
+    }
   const Kernel& k = name_table().family[d][static_cast<int>(call.op.family)];
   return k.run && (!k.supports || k.supports(call)) ? &k : nullptr;
 }

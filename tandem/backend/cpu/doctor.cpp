@@ -15,6 +15,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit_control.h"
 #include "tandem/codegen/tile_kernels.h"
+#include "tandem/graph/run/kernel_tuning.h"
 #include "tandem/tensor/allocator.h"
 
 namespace tandem {
@@ -106,6 +107,17 @@ std::string compiled_loops() {
   return text;
 }
 
+std::string tuning() {
+  switch (kernel_tuning()) {
+    case KernelTuning::off:
+      return "off: kernels are chosen by rule (TANDEM_TUNE=1 or full measures them)";
+    case KernelTuning::equal_bits:
+      return "kernels of equal bits, while compiling";
+    default:
+      return "all kernels";
+  }
+}
+
 std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
 
 }  // namespace
@@ -120,6 +132,7 @@ std::string doctor() {
   line("vectors", features());
   line("kernels",
        fmt::format("tiles {}, matrices {}", codegen::tiles().name, detail::gemm_tables().name));
+  line("tuning", tuning());
   line("oneDNN", library());
   line("fused loops", compiled_loops());
   line("threads", fmt::format("{} of {} processors", num_threads(), sysconf(_SC_NPROCESSORS_ONLN)));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tandem/compile/lowering/stages.h"
+#include "tandem/graph/run/kernel_tuning.h"
 
 namespace tandem::compiler {
 
@@ -12,6 +13,7 @@ namespace {
 constexpr size_t kAlignOfKernels = 64;   // a cache line
 constexpr size_t kAlignOfDevices = 256;  // what their pools give and their libraries expect
 constexpr size_t kAlignOfText = 8;       // the largest element
+constexpr double kTuningSeconds = 0.05;  // with TANDEM_TUNE=1
 
 size_t alignment(const Program& p, bool text) {
   if (text) return kAlignOfText;
@@ -21,6 +23,7 @@ size_t alignment(const Program& p, bool text) {
 
 Lowered lower_program(const Program& p, LowerTo to) {
   const bool text = to == LowerTo::text;
+  const TuningBudget budget(kTuningSeconds);
   Lowering at(p, text);
   Results results(at);
   at.bind_placeholders();
