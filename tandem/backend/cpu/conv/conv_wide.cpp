@@ -5,6 +5,7 @@
 // its own cache, and processes all pixels with it. Patches are gathered once for all threads.
 // Blocks are determined by the shape: bits do not depend on the thread count.
 #include <algorithm>
+#include <cstring>
 
 #include "tandem/backend/cpu/conv/conv_internal.h"
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
@@ -124,9 +125,13 @@ void pack(const Wide& d, const float* w, int64_t b, int64_t j0, int64_t width, f
     t.transpose(to, d.panel, w + j0 * row + k0 * taps, row, width, size * taps);
     return;
   }
-  for (int64_t k = 0; k < size; ++k)
-    t.transpose(to + k * d.panel, size * d.panel, w + ((k0 + k) * d.columns + j0) * taps, taps,
-                width, taps);
+  for (int64_t k = 0; k < size; ++k) {
+    const float* from = w + ((k0 + k) * d.columns + j0) * taps;
+    if (taps == 1)
+      std::memcpy(to + k * d.panel, from, static_cast<size_t>(width) * sizeof(float));
+    else
+      t.transpose(to + k * d.panel, size * d.panel, from, taps, width, taps);
+  }
 }
 
 // Columns j0.. of y, block b of the channels.
