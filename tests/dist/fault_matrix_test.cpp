@@ -209,8 +209,10 @@ TEST(FaultChild, PlaysARow) {
 
 // What others say of the culprit, one of these.
 std::vector<std::string> findings_of(const MatrixRow& r) {
-  if (r.deed == "kill" || r.deed == "segv" || r.deed == "exit 7" || r.deed == "child")
+  if (r.deed == "kill" || r.deed == "segv" || r.deed == "exit 7")
     return {"is dead: its connections closed without a word"};
+  // Its child holds the connections open.
+  if (r.deed == "child") return {"is dead", "has not answered for 3."};
   if (r.deed == "stop") return {"has not answered for 3."};
   if (r.deed == "hang" || r.deed == "deaf")
     return {"lives but has not made call #", "has waited 4.0 s", "has waited 48.0 s"};
