@@ -69,7 +69,7 @@ std::vector<MatrixRow> matrix() {
     for (const char* deed : {"kill", "stop", "hang"})
       for (const int ranks : {2, 4}) rows.push_back({deed, s, "step", "tcp", ranks});
     if (is_collective(s) && s != "tp")
-      for (const char* engine : {"gloo", "mpi"})
+      for (const char* engine : {"gloo"})
         for (const char* moment : {"step", "moving"})
           for (const char* deed : {"kill", "stop"}) rows.push_back({deed, s, moment, engine});
   }
