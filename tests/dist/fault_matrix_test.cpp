@@ -68,6 +68,7 @@ std::vector<MatrixRow> matrix() {
       for (const int culprit : {0, 2}) rows.push_back({deed, s, "step", "tcp", 3, culprit});
     for (const char* deed : {"kill", "stop", "hang"})
       for (const int ranks : {2, 4}) rows.push_back({deed, s, "step", "tcp", ranks});
+    if (s == "ps") rows.push_back({"hang", s, "step", "tcp", 3, 0});
     if (is_collective(s) && s != "tp")
       for (const char* engine : {"gloo"})
         for (const char* moment : {"step", "moving"})
@@ -130,7 +131,7 @@ void play_tensor_parallel(Engine& e, nn::Sequential& net) {
     opt.zero_grad();
     maybe(e, "step", step);
     const std::jthread beside = deed_beside(e, step);
-    net(ones({played->moment == "moving" ? 20000 : 2, 12})).sum().backward();
+    net(ones({played->moment == "moving" ? 4000 : 2, 12})).sum().backward();
     maybe(e, "update", step);
     opt.step();
   }
