@@ -10,7 +10,7 @@ endif
 configure = cmake --preset $(1) | sed -n '/^-- \(oneDNN\|tests\):/p'
 build = cmake --build --preset $(1) -j $(JOBS) --target $(2)
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-sanitize fuzz attack test-peers test-gpu test-edge test-bits check-op check-additions docs bench mutants format install clean help
+.PHONY: build demo test test-sanitize fuzz attack test-peers test-gpu test-edge test-bits test-dist check-op check-additions docs bench mutants format install clean help
 
 build:  ## build the library and the tool: build/release/tandem
 	@scripts/setup build
@@ -64,6 +64,13 @@ test-bits:  ## 20,000 random programs, compiled and eager, and emitted C of ever
 	@$(call build,$(PRESET),tandem_test_compile tandem_test_codegen)
 	@TANDEM_EVERY_COMPILER=1 build/$(PRESET)/tests/tandem_test_codegen --gtest_filter='EmitC.*'
 	@TANDEM_SOURCE_DIR=$(CURDIR) TANDEM_GRAPHS=20000 build/$(PRESET)/tests/tandem_test_compile --gtest_filter='RandomGraphs.*'
+
+test-dist:  ## every scenario of faults, on every engine, and recipes that start again after them
+	@scripts/setup build test
+	@$(call configure,$(PRESET))
+	@$(call build,$(PRESET),tandem_test_dist tandem_cli tandem_plugins)
+	@TANDEM_FAULT_MATRIX=1 TANDEM_SOURCE_DIR=$(CURDIR) TANDEM_TOOL=$(CURDIR)/build/$(PRESET)/tandem build/$(PRESET)/tests/tandem_test_dist --gtest_brief=1
+	@TANDEM_TOOL=$(CURDIR)/build/$(PRESET)/tandem scripts/fault_runs
 
 check-op:  ## after adding an op: make check-op OP=NAME writes docs/ops.md and runs its tests
 	@scripts/setup build test

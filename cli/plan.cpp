@@ -15,6 +15,7 @@
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/plan.h"
 #include "tandem/plan/report.h"
+#include "tandem/plan/scaling.h"
 
 namespace tandem::cli {
 namespace {
@@ -25,8 +26,8 @@ struct PlanOptions {
       image_size, epochs, tokens, budget, n, sharding, accumulate, parallel, recompute,
       framework = "tandem", attention = "auto";
   std::vector<std::string> why;
-  bool claims = false, json = false, rank = false, eight_bit = false, clip_norm = false,
-       keep_gradients = false, f32_loss = false, show_keys = false;
+  bool scaling = false, claims = false, json = false, rank = false, eight_bit = false,
+       clip_norm = false, keep_gradients = false, f32_loss = false, show_keys = false;
 };
 
 constexpr int64_t kMost = 1000000000;
@@ -88,6 +89,8 @@ void check_together(const PlanOptions& o) {
         Pair{!o.sharding.empty() && !o.parallel.empty() &&
                  (o.parallel == "auto" || o.parallel.find("zero") != std::string::npos),
              "--sharding and zero say the same", "Leave out one of them."},
+        Pair{o.scaling && (o.claims || !o.model.empty()),
+             "--scaling writes one page and plans no model", "Leave out the model and --claims."},
         Pair{o.claims && !o.model.empty(), "--claims writes one page and plans no model",
              "Leave out the model, or ask --check-claim of it."}})
     TD_CHECK(!p.both, Value, "{}\n{}", p.wrong, p.instead);
@@ -211,6 +214,15 @@ void run_plan(const PlanOptions& o, int& code) {
     fmt::print("{}", plan::claims_page(catalog, job ? &*job : nullptr));
     return;
   }
+  if (o.scaling) {
+    // What bench/dist_scaling left, and the published rows of this repository.
+    const std::string measured = o.measured.empty() ? "docs/scaling.json" : o.measured;
+    const std::string rows = "tests/plan/mosaic_runs.csv";
+    fmt::print("{}", plan::scaling_page(
+                         catalog, !o.measured.empty() || file_exists(measured) ? measured : "",
+                         file_exists(rows) ? rows : ""));
+    return;
+  }
   TD_CHECK(!o.model.empty(), Value,
            "there is no model to plan\nGive a name (tandem plan resnet50), family:size or a file.");
   plan::PlanRequest r = request_of(o);
@@ -276,8 +288,11 @@ void add_plan(CLI::App& app, int& code) {
       "model", o->model,
       "A model's name, family:size, a recipe, an ONNX file, a config.json or its folder");
   verb->add_flag("--claims", o->claims, "Published statements, evaluated, as a page");
+  verb->add_flag("--scaling", o->scaling,
+                 "Jobs of 8 to 16,384 GPUs simulated, against published runs, as a page");
   verb->add_option("--measured", o->measured,
-                   "With --claims: what bench/claims_mnist wrote (docs/claims_mnist.json)");
+                   "With --claims: what bench/claims_mnist wrote (docs/claims_mnist.json); with "
+                   "--scaling: what bench/dist_scaling wrote (docs/scaling.json)");
   verb->add_option("--check-claim", o->claim,
                    "Is it so on that GPU, and why: 4.2h, $500, 10kWh or 2500/s");
   verb->add_option("--profile", o->profile, "File of `bench --machine`, for --gpu this");

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/dist/bucket_plan.h"
 #include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/reducer_internal.h"
@@ -132,35 +133,22 @@ BucketReducer::~BucketReducer() {
     } catch (...) {}
 }
 
-// Last parameters first: their gradients are complete first.
 void BucketReducer::make_buckets(const DataParallelOptions& o) {
-  double most = o.bucket_cap_mb;
-  if (most == 0) {
-    double bytes = 0;
-    for (const NamedParam& p : params_)
-      bytes += static_cast<double>(p.param.numel()) * static_cast<double>(size_of(p.param.dtype()));
-    most = std::clamp(bytes / 12e6, 0.5, 25.0);
+  std::vector<BucketItem> items;
+  for (const NamedParam& p : params_) {
+    const DType dtype = p.param.dtype();
+    items.push_back({dtype, is_host(device_) ? aligned(p.param.numel(), dtype) : p.param.numel()});
   }
-  std::vector<Bucket> open;
-  for (size_t i = params_.size(); i-- > 0;) {
-    const Param& p = params_[i].param;
-    auto b = std::find_if(open.begin(), open.end(),
-                          [&](const Bucket& x) { return x.dtype == p.dtype(); });
-    if (b == open.end()) {
-      open.push_back({});
-      b = open.end() - 1;
-      b->dtype = p.dtype();
+  for (const std::vector<size_t>& of : bucket_plan(items, o.bucket_cap_mb, o.first_bucket_mb)) {
+    Bucket b;
+    b.dtype = items[of[0]].dtype;
+    b.params = of;
+    for (const size_t i : of) {
+      places_[i].offset = b.elements;
+      b.elements += items[i].elements;
     }
-    places_[i].offset = b->elements;
-    b->elements += is_host(device_) ? aligned(p.numel(), b->dtype) : p.numel();
-    b->params.push_back(i);
-    const double cap = buckets_.empty() ? std::min(o.first_bucket_mb, most) : most;
-    if (static_cast<double>(b->elements) * static_cast<double>(size_of(b->dtype)) < cap * 1e6)
-      continue;
-    close_bucket(*b);
-    open.erase(b);
+    close_bucket(b);
   }
-  for (Bucket& b : open) close_bucket(b);
 }
 
 // A flag for each parameter after the gradients: who used it travels with them.

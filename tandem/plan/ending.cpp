@@ -10,9 +10,6 @@
 namespace tandem::plan {
 namespace {
 
-// One accelerator and its host fail about once in so long: 419 interruptions of 16384 GPUs in 54
-// days (Llama 3, section 3.3.4), so 50700 hours each.
-constexpr double kMtbfSeconds = 50700.0 * 3600;
 // Writing a checkpoint: an NVMe disk's sustained rate.
 constexpr double kWriteRate = 2e9;
 

@@ -32,6 +32,10 @@ inline constexpr double kLinkShare = 0.7;
 /// " as in PyTorch with composed attention recomputing (full)": what is not as usual, in words.
 std::string unusual_of(const Plan& p);
 
+/// One accelerator and its host fail about once in so long: 419 interruptions of 16384 GPUs in 54
+/// days (Llama 3, section 3.3.4), so 50700 hours each.
+inline constexpr double kMtbfSeconds = 50700.0 * 3600;
+
 Quantity gpus_of(int n);
 /// GPUs, or groups of them that share a net, which have batches of their own.
 inline int replicas(const PlanRequest& r, int n) { return std::max(1, n / r.parallel.parts()); }

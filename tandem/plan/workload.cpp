@@ -94,6 +94,7 @@ void add_sizes(const Job& job, const Stepper& s, Workload& w) {
     const Tensor v = p.value();
     sizes.insert(p.numel());
     w.parameters += static_cast<double>(v.numel());
+    w.sizes.push_back(v.numel());
     w.weight_bytes += numel_bytes(v);
     if (w.options.training && p.requires_grad()) w.gradient_bytes += numel_bytes(v);
     if (w.blocks > 1 && in_block(p.name())) w.block_weights += numel_bytes(v);

@@ -117,7 +117,8 @@ struct Workload {
   std::string unit;
   double units = 0;  ///< of a batch: samples or tokens
   double parameters = 0;
-  double blocks = 0;  ///< equal blocks of the model, 0: not known
+  std::vector<int64_t> sizes;  ///< elements of each parameter
+  double blocks = 0;           ///< equal blocks of the model, 0: not known
   double weight_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
   std::vector<Work> work;     ///< of one step
   StepMemory memory;          ///< bytes by category, at its peak and over the step

@@ -80,14 +80,13 @@ TEST(LaunchOnHosts, WhatCannotBeReadIsRefused) {
 
 // ---- two machines
 
-std::string two_hosts(const std::string& scenario) {
-  const TempFolder f;
-  const std::string root =
-      std::getenv("TANDEM_SOURCE_DIR") ? std::getenv("TANDEM_SOURCE_DIR") : ".";
-  const std::string command =
-      fmt::format("timeout 120 unshare -Urnm {}/tests/dist/two_hosts.sh {} {} 2>&1", root,
-                  f.path().string(), scenario);
-  FILE* pipe = ::popen(command.c_str(), "r");
+std::string source_folder() {
+  const char* folder = std::getenv("TANDEM_SOURCE_DIR");
+  return folder ? folder : ".";
+}
+// What a script of this folder prints; "" where this system cannot run it, which the script says.
+std::string played_by(const std::string& command) {
+  FILE* pipe = ::popen(("timeout 120 " + command + " 2>&1").c_str(), "r");
   std::string out;
   std::array<char, 4096> buffer;
   while (const size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe))
@@ -95,6 +94,11 @@ std::string two_hosts(const std::string& scenario) {
   const int status = ::pclose(pipe);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return code == 77 || code == 127 || has(out, "unshare failed") ? "" : out;
+}
+std::string two_hosts(const std::string& scenario) {
+  const TempFolder f;
+  return played_by(fmt::format("unshare -Urnm {}/tests/dist/two_hosts.sh {} {}", source_folder(),
+                               f.path().string(), scenario));
 }
 
 TEST(TwoHosts, TrainTogether) {
@@ -108,6 +112,49 @@ TEST(TwoHosts, ACutCableEndsBoth) {
   if (out.empty()) GTEST_SKIP() << "needs network namespaces";
   EXPECT_TRUE(has(out, "code 1\n2 cut off\n")) << out;
 }
+// Those of make test-dist.
+class TwoHostsWith : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!std::getenv("TANDEM_FAULT_MATRIX")) GTEST_SKIP() << "one of make test-dist";
+  }
+};
+TEST_P(TwoHostsWith, ACutCableEndsBoth) {
+  const std::string out = two_hosts(std::string("partition ") + GetParam());
+  if (out.empty()) GTEST_SKIP() << "needs network namespaces";
+  EXPECT_TRUE(has(out, "code 1\n2 cut off\n")) << out;
+}
+TEST_P(TwoHostsWith, ASlowLinkIsNobodysFault) {
+  const std::string out = two_hosts(std::string("slow ") + GetParam());
+  if (out.empty()) GTEST_SKIP() << "needs network namespaces and tc";
+  EXPECT_TRUE(has(out, "code 0")) << out;
+  EXPECT_TRUE(has(out, "test/accuracy")) << out;
+}
+INSTANTIATE_TEST_SUITE_P(Strategies, TwoHostsWith,
+                         ::testing::Values("ddp", "zero1", "zero2", "fsdp", "ps"));
+
+// ---- Slurm
+
+TEST(Slurm, StartsTheSameProgram) {
+  if (!std::getenv("TANDEM_FAULT_MATRIX")) GTEST_SKIP() << "one of make test-dist";
+  if (!tool()) GTEST_SKIP() << "needs TANDEM_TOOL";
+  const TempFolder f;
+  const std::string train = fmt::format(
+      "{} train {}/recipes/digits-mlp.yaml --json trainer.report=false trainer.epochs=2 --run {}/",
+      tool(), source_folder(), f.path().string());
+  const std::string out = played_by(fmt::format("{}/tests/dist/slurm.sh {}/slurm {}by-srun",
+                                                source_folder(), f.path().string(), train));
+  if (out.empty()) GTEST_SKIP() << "needs Debian's slurm-wlm, and root";
+  const std::string launched =
+      played_by(fmt::format("{} launch -n 3 --no-prefix {}by-launch", tool(), train));
+  const auto figures = [](const std::string& text) {
+    const size_t at = text.find("\"train/loss\"");
+    return at == text.npos ? "none in " + text : text.substr(at, text.find('}', at) - at);
+  };
+  EXPECT_EQ(figures(out), figures(launched));
+  EXPECT_EQ(count(out, "\"folder\""), 1u) << out;
+}
+
 TEST(TwoHosts, NothingStaysWithoutTheLauncher) {
   const std::string out = two_hosts("gone");
   if (out.empty()) GTEST_SKIP() << "needs network namespaces";

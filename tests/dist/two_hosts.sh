@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two machines as network namespaces with addresses of their own: `unshare -Urnm tests/dist/two_hosts.sh WORK SCENARIO`.
+# Two machines as network namespaces with addresses of their own: `unshare -Urnm tests/dist/two_hosts.sh WORK SCENARIO [STRATEGY]`.
 # Exit code 77 where this system does not let namespaces be made. Prints what the scenario found.
 work=$1
 command -v ip >/dev/null && command -v pgrep >/dev/null || exit 77
@@ -16,11 +16,20 @@ done
 printf '#!/bin/sh\nexec ip netns exec "$1" sh -c "$2"\n' >"$work/shell"
 chmod +x "$work/shell"
 job() { exec "$TANDEM_TOOL" launch --ssh "$work/shell" --hosts 10.83.0.1:1,10.83.0.2:1 --grace 2 "$@"; }
-train="train $TANDEM_SOURCE_DIR/recipes/digits-mlp.yaml --run $work/run trainer.report=false"
+train="train $TANDEM_SOURCE_DIR/recipes/digits-mlp.yaml --run $work/run trainer.report=false trainer.strategy=${3:-ddp}"
 
 case $2 in
 train)  # the machines learn together
   (job $train trainer.epochs=3 2>&1)
+  echo "code $?"
+  ;;
+slow)  # a link of 4 Mbit/s on which packets wait: late, and nobody's fault
+  for host in 1 2; do
+    link=$([ $host = 1 ] && echo one || echo two)
+    ip netns exec 10.83.0.$host tc qdisc add dev $link root tbf rate 4mbit burst 16kb latency 400ms 2>/dev/null || exit 77
+  done
+  export TANDEM_DIST_DEADLINE=3
+  (job $train trainer.epochs=1 2>&1)
   echo "code $?"
   ;;
 partition)  # the cable is cut: every rank says so and ends

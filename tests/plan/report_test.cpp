@@ -9,6 +9,7 @@
 #include "tandem/plan/asked.h"
 #include "tandem/plan/claims/claims.h"
 #include "tandem/plan/jobs.h"
+#include "tandem/plan/scaling.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 #include "tests/plan/plan_helper.h"
@@ -254,18 +255,26 @@ TEST(SlowClaims, StatementsAsTheyWereMade) {
   }
 }
 
-// docs/claims.md is what the command writes today.
-TEST(SlowClaims, ThePageIsFresh) {
-  init();
-  const MeasuredJob job = measured_job("docs/claims_mnist.json");
-  const auto [now, numbers] = taken_apart(claims_page(Catalog::built_in(), &job));
-  const auto [kept, kept_numbers] = taken_apart(read_file("docs/claims.md"));
-  const char* const stale = "stale: run `tandem plan --claims > docs/claims.md`";
+// A page of docs/ is what the command writes today.
+void expect_fresh(const std::string& page, const std::string& file, const std::string& option) {
+  const auto [now, numbers] = taken_apart(page);
+  const auto [kept, kept_numbers] = taken_apart(read_file(file));
+  const std::string stale = "stale: run `tandem plan " + option + " > " + file + "`";
   ASSERT_TRUE(now == kept) << stale;
   ASSERT_EQ(numbers.size(), kept_numbers.size()) << stale;
   // Programs may be planned a little differently on other processors.
   for (size_t k = 0; k < numbers.size(); ++k)
     EXPECT_NEAR(kept_numbers[k], numbers[k], 0.02 * std::abs(numbers[k])) << stale;
+}
+TEST(SlowClaims, ThePageIsFresh) {
+  init();
+  const MeasuredJob job = measured_job("docs/claims_mnist.json");
+  expect_fresh(claims_page(Catalog::built_in(), &job), "docs/claims.md", "--claims");
+}
+TEST(SlowScaling, ThePageIsFresh) {
+  init();
+  expect_fresh(scaling_page(Catalog::built_in(), "docs/scaling.json", "tests/plan/mosaic_runs.csv"),
+               "docs/scaling.md", "--scaling");
 }
 
 TEST(SlowClaims, EveryArithmeticAddsUp) {

@@ -130,14 +130,33 @@ FitResult Trainer::Serving::work() {
   return result;
 }
 
+Batch Trainer::Serving::load(const Element& e) {
+  std::future<Batch> ahead = std::move(ahead_);
+  if (ahead.valid() && expected_ == e) return ahead.get();
+  return whole.part_of_batches(e.part, e.parts).fields(e.batch, e.epoch);
+}
+
+void Trainer::Serving::load_ahead(const Element& e) {
+  if (whole.prefetch_options().workers == 0 || e.batch >= planned_batches(t.options_, whole.size()))
+    return;
+  expected_ = e;
+  ahead_ = std::async(std::launch::async, [this, e] {
+    return whole.part_of_batches(e.part, e.parts).fields(e.batch, e.epoch);
+  });
+}
+
 std::string Trainer::Serving::compute(const distributed::ServerTask& task) {
   const auto [epoch, begin, end] = task.numbers;
-  const data::AnyPipeline own = whole.part_of_batches(task.part, task.parts);
   for (auto& m : t.metrics_) m->reset();
   double loss = 0, sum = 0, samples = 0;
   Logs figures;
   for (int64_t i = begin; i < end; ++i) {
-    const Batch batch = own.fields(i, epoch);
+    const Element here{epoch, i, task.part, task.parts};
+    const Batch batch = load(here);
+    // The same part of the next update; of whole batches the one after those of the others.
+    Element next = here;
+    next.batch = i + 1 < end || task.parts > 1 ? i + 1 : begin + server.workers() * (end - begin);
+    load_ahead(next);
     const StepResult out = t.compiled_->train(batch, i == begin, false, t.due_optimizers(0));
     loss = out.loss.to(DType::f64).item<double>();
     sum += loss * batch_rows(batch);

@@ -3,6 +3,8 @@
 // that the other ranks compute; those only work. What a batch gave travels as a list of numbers.
 #pragma once
 
+#include <future>
+
 #include "tandem/dist/parameter_server.h"
 #include "tandem/train/trainer/trainer_internal.h"
 
@@ -38,8 +40,19 @@ struct Trainer::Serving {
   FitResult work();
 
  private:
+  /// A part of a batch.
+  struct Element {
+    int64_t epoch = 0, batch = 0, part = 0, parts = 1;
+    friend bool operator==(const Element&, const Element&) = default;
+  };
   std::optional<distributed::ServerTask> task_of(int64_t ahead, int64_t begin) const;
+  Batch load(const Element& e);
+  /// A thread loads what is likely to be asked for next.
+  void load_ahead(const Element& e);
   std::string compute(const distributed::ServerTask& task);
+
+  Element expected_;
+  std::future<Batch> ahead_;  ///< it; destroying it waits for the thread
 };
 
 }  // namespace tandem::train

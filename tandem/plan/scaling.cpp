@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/plan/scaling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+
+#include "tandem/base/error.h"
+#include "tandem/base/files/file.h"
+#include "tandem/plan/jobs.h"
+#include "tandem/plan/plan_internal.h"
+#include "tandem/plan/record_internal.h"
+
+namespace tandem::plan {
+namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20;
+
+std::vector<std::string> split_row(const std::string& line) {
+  std::vector<std::string> f;
+  std::istringstream s(line);
+  for (std::string x; std::getline(s, x, ',');) f.push_back(x);
+  return f;
+}
+
+// MosaicML's settings: full sharding, all in bf16 from weights in f32.
+PlanRequest mosaic_request(const std::vector<std::string>& f) {
+  PlanRequest r;
+  r.job = find_job("mpt:" + f[1], {.sequence = std::stoll(f[2])});
+  r.compiled = false;
+  r.precision = Precision::mixed_bf16;
+  r.sharding = 3;
+  r.accumulate = std::stoi(f[5]);
+  r.recompute = f[6] == "1";
+  return r;
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string seconds_text(double s) { return show(s, "s"); }
+
+struct Curve {
+  const char* what;
+  const char* command;  ///< that plans it
+  PlanRequest request;
+  int64_t batch;  ///< of one GPU, or of those that share a net
+  int least;
+};
+
+std::vector<Curve> curves() {
+  PlanRequest images;
+  images.job = find_job("resnet50");
+  images.gpu = "A100 80GB";
+  images.precision = Precision::amp_bf16;
+  images.optimizer = "SGD-momentum";
+  PlanRequest sharded;
+  sharded.job = find_job("llama3:8b", {.sequence = 8192});
+  sharded.gpu = "H100 SXM";
+  sharded.compiled = false;
+  sharded.precision = Precision::mixed_bf16;
+  sharded.sharding = 3;
+  sharded.recompute = true;
+  PlanRequest spread;
+  spread.job = find_job("llama:70b", {.sequence = 4096});
+  spread.gpu = "H100 SXM";
+  spread.precision = Precision::mixed_bf16;
+  spread.compiled = false;
+  spread.parallel = {.tensor = 8, .pipeline = 4, .interleave = 1, .micro = 1};
+  spread.sharding = 1;
+  spread.accumulate = 32;
+  spread.recompute = true;
+  return {{"ResNet-50, 256 images a GPU, data parallel in buckets, A100 80GB", "resnet50", images,
+           256, 8},
+          {"Llama 3 8B, sequences of 8192, full sharding, every block recomputed, H100",
+           "llama3:8b", sharded, 1, 8},
+          {"Llama 70B, sequences of 4096, tp=8, pp=4, 32 microbatches, zero=1, H100", "llama:70b",
+           spread, 1, 32}};
+}
+
+std::string simulated_part(const Catalog& c) {
+  std::string s;
+  for (const Curve& curve : curves()) {
+    const Workload w = workload_for(curve.request, curve.batch, curve.request.compiled, true);
+    s += fmt::format(
+        "### {}\n\n| GPUs | step | {} a second | of the fewest | link | pauses | late ranks | "
+        "failures a day | checkpoint every | goodput "
+        "|\n|---|---|---|---|---|---|---|---|---|---|\n",
+        curve.what, w.unit);
+    double first = 0;
+    for (int n = curve.least; n <= 16384; n *= n == 8192 ? 2 : 4) {
+      const Simulation x = simulate(w, curve.request, c.gpu(curve.request.gpu), n);
+      if (first == 0) first = x.rate / n;
+      s += fmt::format("| {} | {} | {:.4g} | {} | {} | {} | {} | {:.2g} | {} | {} |\n", n,
+                       seconds_text(x.step), x.rate, percent(x.rate / n / first),
+                       percent(x.exposed / x.step), percent(x.pauses / x.step),
+                       percent(x.late / x.step), x.failures_day, seconds_text(x.interval),
+                       percent(x.goodput));
+    }
+    s += "\n";
+  }
+  return s;
+}
+
+std::string published_part(const Catalog& c, const std::string& rows) {
+  std::string s =
+      "| run | GPUs | published, of the fewest | simulated | tokens a second and GPU, published | "
+      "simulated |\n|---|---|---|---|---|---|\n";
+  std::vector<double> points, errors;
+  for (const PublishedScaling& p : published_scaling(rows, c))
+    for (size_t i = 0; i < p.gpus.size(); ++i) {
+      s += fmt::format("| {} | {} | {} | {} | {:.0f} | {:.0f} |\n", p.name, p.gpus[i],
+                       percent(p.published[i]), percent(p.simulated[i]), p.rates[i],
+                       p.simulated_rates[i]);
+      errors.push_back(std::abs(p.rates[i] / p.simulated_rates[i] - 1));
+      if (i > 0) points.push_back(100 * std::abs(p.published[i] - p.simulated[i]));
+    }
+  std::sort(points.begin(), points.end());
+  std::sort(errors.begin(), errors.end());
+  const auto at = [](const std::vector<double>& v, double q) {
+    return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
+  };
+  if (points.empty()) return "";
+  return s + fmt::format(
+                 "\nOf {} shares: median {:.1f} points apart, p90 {:.1f}, at most {:.1f}. Of {} "
+                 "step times: median {:.1f} %, p90 {:.1f} %.\n",
+                 points.size(), at(points, 0.5), at(points, 0.9), points.back(), errors.size(),
+                 100 * at(errors, 0.5), 100 * at(errors, 0.9));
+}
+
+std::string measured_part(const std::string& file) {
+  const io::Json j = io::parse_json(read_file(file, kMostBytes), file);
+  Record r(j, file);
+  r.schema(1, "run bench/dist_scaling again");
+  std::string s =
+      fmt::format("On {} cores, {}: {}.\n\n", static_cast<int>(r.positive("cores", 1e6)),
+                  r.date("date"), r.text("what"));
+  s += "| strategy | ranks | samples a second | of one rank |\n|---|---|---|---|\n";
+  std::map<std::string, double> one;
+  for (Record& e : r.rows("rows", 1, 1000)) {
+    const std::string strategy = e.text("strategy");
+    const double ranks = e.positive("ranks", 1e6), rate = e.positive("rate", 1e12);
+    if (ranks == 1) one[strategy] = rate;
+    s += fmt::format("| {} | {} | {:.0f} | {} |\n", strategy, static_cast<int>(ranks), rate,
+                     one.count(strategy) ? percent(rate / one[strategy]) : "");
+  }
+  return s;
+}
+
+}  // namespace
+
+std::vector<PublishedScaling> published_scaling(const std::string& rows, const Catalog& c) {
+  std::map<std::string, std::map<int, std::vector<std::string>>> groups;
+  std::istringstream in(read_file(rows, kMostBytes));
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const std::vector<std::string> f = split_row(line);
+    TD_CHECK(f.size() == 8, Format, "'{}' has a row of {} fields: {}", rows, f.size(), line);
+    groups[fmt::format("MPT {} on {}, {} tokens, {} x {}{}", f[1], f[0], f[2], f[4], f[5],
+                       f[6] == "1" ? ", recomputed" : "")][std::stoi(f[3])] = f;
+  }
+  std::vector<PublishedScaling> all;
+  for (const auto& [name, of] : groups) {
+    if (of.size() < 2) continue;
+    PublishedScaling p{.name = name,
+                       .gpus = {},
+                       .published = {},
+                       .simulated = {},
+                       .rates = {},
+                       .simulated_rates = {}};
+    std::optional<Workload> w;
+    for (const auto& [n, f] : of) {
+      const PlanRequest r = mosaic_request(f);
+      if (!w) w = workload_for(r, std::stoll(f[4]), false, true);
+      const Simulation s = simulate(*w, r, c.gpu(f[0]), n);
+      p.gpus.push_back(n);
+      p.rates.push_back(std::stod(f[7]));
+      p.simulated_rates.push_back(s.rate / n);
+      p.published.push_back(p.rates.back() / p.rates[0]);
+      p.simulated.push_back(p.simulated_rates.back() / p.simulated_rates[0]);
+    }
+    all.push_back(std::move(p));
+  }
+  return all;
+}
+
+std::string scaling_page(const Catalog& c, const std::string& measured, const std::string& rows) {
+  std::string s =
+      "# Scaling\n\n<!-- made by `tandem plan --scaling`; do not edit -->\n\n"
+      "What several ranks gain: measured on one small machine, simulated for 8 to 16,384 GPUs, and "
+      "the simulation against published runs. `tandem plan --scaling` prints this page; no GPU was "
+      "used for it.\n\n";
+  if (!measured.empty())
+    s += "## Measured\n\n`bench/dist_scaling --out docs/scaling.json`: data parallel steps on 1, "
+         "2, 4 "
+         "and 8 ranks of one thread each, with the same samples for each rank. More ranks than "
+         "cores share them, so beyond the cores the figures show what ranks cost, not what they "
+         "gain. In an ideal world each doubling up to the cores doubles the rate.\n\n" +
+         measured_part(measured) + "\n";
+  s +=
+      "## Simulated\n\n"
+      "Kernels, link and network are the plan's ([how](plan.md)); on top of them the buckets that "
+      "`DataParallel` makes, units of full sharding gathered one ahead, and the lists of passes of "
+      "pipelines run against each other, event by event. Assumed: 10 µs for a message, a rank's "
+      "step is spread by 1 %, all wait for the slowest; a failure in 50,700 GPU hours (Llama 3), "
+      "5 minutes to be back, checkpoints of which every GPU writes its part at 1 GB/s. The "
+      "interval is the one with the best goodput of a simulated month. Link, pauses and late ranks "
+      "are shares of the step. Each GPU has the same batch whatever their number.\n\n" +
+      simulated_part(c);
+  if (!rows.empty())
+    s +=
+        "## Against published runs\n\n"
+        "MosaicML's table (tests/plan/mosaic_runs.csv): the runs that differ in nothing but the "
+        "number of GPUs. The plan's one constant for each kind of GPU was set by rows of this "
+        "table, so step times of it are no test of that constant; nothing was set by how runs "
+        "scale. One job is published slower on 32 GPUs than on 64, which no simulation gives; most "
+        "others lose more than is simulated. Megatron's step times with tensor and pipeline "
+        "parallel on 8 to 512 GPUs (tests/plan/parallel_runs.csv) are simulated by "
+        "`tandem_test_plan --gtest_filter='Parallel.SlowPublishedStepTimes'`, which holds them to "
+        "15 %. Horovod's and torchtitan's runs of several sizes are not in this repository's "
+        "tables.\n\n" +
+        published_part(c, rows);
+  return s;
+}
+
+}  // namespace tandem::plan
