@@ -110,9 +110,8 @@ class EbnfReader {
   }
 
   GrammarPart choice(int depth) {
-    std::vector<GrammarPart> all;
-    do all.push_back(sequence(depth));
-    while (take("|"));
+    std::vector<GrammarPart> all = {sequence(depth)};
+    while (take("|")) all.push_back(sequence(depth));
     return GrammarPart::one_of(std::move(all));
   }
 

@@ -86,6 +86,18 @@ std::vector<std::string> grpc_seeds();
 void read_grpc(std::string_view bytes);
 std::vector<std::string> tensor_proto_seeds();
 void read_tensor_proto(std::string_view bytes);
+/// A method's number and its message: the call is answered by a small model.
+std::vector<std::string> grpc_call_seeds();
+void read_grpc_call(std::string_view bytes);
+void mutate_grpc_call(std::string& s, Random& random);
+/// A path, a line feed and a body.
+std::vector<std::string> rest_call_seeds();
+void read_rest_call(std::string_view bytes);
+std::vector<std::string> ebnf_seeds();
+void read_ebnf(std::string_view bytes);
+/// A model's serve.yaml, and its ensemble put together of small models.
+std::vector<std::string> serve_settings_seeds();
+void read_serve_settings(std::string_view bytes);
 /// What servers and `tandem deploy` are pointed at.
 std::vector<std::string> text_proto_seeds();
 void read_text_proto(std::string_view bytes);
