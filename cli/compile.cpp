@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem compile MODEL`: a model as C source for devices (`-o net.c`) or as WebAssembly for
-// browsers (`--target wasm -o folder`).
+// `tandem compile MODEL`: a model as C source for devices (`-o net.c`), as WebAssembly for browsers
+// (`--target wasm -o folder`), or with what phones want around it (`--target android`, `apple`).
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "cli/model_internal.h"
 #include "tandem/base/files/file.h"
 #include "tandem/base/files/folder.h"
+#include "tandem/edge/phone.h"
 #include "tandem/edge/wasm.h"
 
 namespace tandem::cli {
@@ -18,7 +19,7 @@ namespace {
 
 struct CompileVerbOptions {
   recipe::ModelSource model;
-  std::string out, shapes, target = "c99";
+  std::string out, shapes, target = "c99", package = edge::PhoneOptions().package;
 };
 
 void print_memory(const edge::EdgeSource& net) {
@@ -60,26 +61,52 @@ CompiledModel compile_to_wasm(const CompileVerbOptions& o) {
   return c;
 }
 
+CompiledModel compile_for_phones(const CompileVerbOptions& o) {
+  CompiledModel c = compile_as_c(o.model, o.shapes, {});
+  const edge::PhoneOptions options{.package = o.package};
+  const edge::FolderFiles files = o.target == "android" ? edge::write_android(c.net, options)
+                                                        : edge::write_apple(c.net, options);
+  fmt::print("{}:\n", o.out);
+  for (const auto& [name, text] : files) {
+    const std::filesystem::path file = std::filesystem::path(o.out) / name;
+    make_folders(file.parent_path().string());
+    write_file(file.string(), text);
+    if (file.extension() == ".sh")
+      std::filesystem::permissions(file, std::filesystem::perms::owner_exec,
+                                   std::filesystem::perm_options::add);
+    fmt::print("  {}\n", name);
+  }
+  print_memory(c.net);
+  return c;
+}
+
 }  // namespace
 
 void add_compile(CLI::App& app, int& code) {
-  CLI::App* verb = app.add_subcommand("compile",
-                                      "A model as one C99 file, or for browsers\n\n"
-                                      "  tandem compile runs/digits-cnn -o net.c\n"
-                                      "  tandem compile model.onnx --shapes x:1x3x32x32 -o net.c\n"
-                                      "  tandem compile runs/digits-cnn --target wasm -o web");
+  CLI::App* verb =
+      app.add_subcommand("compile",
+                         "A model as one C99 file, for browsers or for phones\n\n"
+                         "  tandem compile runs/digits-cnn -o net.c\n"
+                         "  tandem compile model.onnx --shapes x:1x3x32x32 -o net.c\n"
+                         "  tandem compile runs/digits-cnn --target wasm -o web\n"
+                         "  tandem compile runs/digits-cnn --target android -o android");
   auto o = std::make_shared<CompileVerbOptions>();
   verb->add_option("model", o->model.model, "A run's folder, an ONNX file or a model's name")
       ->required();
   verb->add_option("-o,--output", o->out, "The C file, its header lies beside it; or the folder")
       ->required();
-  verb->add_option("--target", o->target, "c99, or wasm (by clang)")
-      ->check(CLI::IsMember({"c99", "wasm"}));
+  verb->add_option("--target", o->target,
+                   "c99, wasm (by clang), android (Java, JNI, AAR) or apple (Swift, xcframework)")
+      ->check(CLI::IsMember({"c99", "wasm", "android", "apple"}));
+  verb->add_option("--package", o->package,
+                   "Of android: the package of the Java class (net.tandem)");
   verb->add_option("--shapes", o->shapes, "Sizes of the inputs, as x:1x3x32x32; open ones are 1");
   add_model_options(*verb, o->model);
   verb->callback([&code, o] {
     init();
-    const CompiledModel c = o->target == "wasm" ? compile_to_wasm(*o) : compile_to_c(*o);
+    const CompiledModel c = o->target == "wasm"  ? compile_to_wasm(*o)
+                            : o->target == "c99" ? compile_to_c(*o)
+                                                 : compile_for_phones(*o);
     if (c.model.random_weights)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     code = 0;

@@ -26,17 +26,6 @@ using compiler::Step;
 
 constexpr int64_t kMostElements = int64_t{1} << 31;
 
-std::string identifier(const std::string& name) {
-  std::string s;
-  for (const char c : name) s += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return s.empty() || std::isdigit(static_cast<unsigned char>(s[0])) ? "_" + s : s;
-}
-
-std::string upper(std::string s) {
-  for (char& c : s) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return s;
-}
-
 bool has_word(const std::string& text, const std::string& word) {
   const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cctype>
 #include <cmath>
 #include <cstring>
 
@@ -28,6 +29,17 @@ std::string integer_literal(int64_t v) {
 }
 
 }  // namespace
+
+std::string identifier(const std::string& name) {
+  std::string s;
+  for (const char c : name) s += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return s.empty() || std::isdigit(static_cast<unsigned char>(s[0])) ? "_" + s : s;
+}
+
+std::string upper(std::string s) {
+  for (char& c : s) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return s;
+}
 
 const char* c_type(DType t) {
   static constexpr const char* kNames[] = {"double",  "float",   "uint16_t", "uint16_t", "int64_t",

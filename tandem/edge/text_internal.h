@@ -17,6 +17,9 @@ struct TileLoop;
 }
 namespace tandem::edge {
 
+/// `name` as a name in C: other characters become _.
+std::string identifier(const std::string& name);
+std::string upper(std::string s);
 /// The C type that stores elements of `t`; 16-bit floats are uint16_t.
 const char* c_type(DType t);
 /// The register `bits` as a literal that compilers read back to the same bits.

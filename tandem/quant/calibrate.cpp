@@ -310,7 +310,12 @@ std::vector<RangeFigures> Calibrated::ranges(const Quantized& q, size_t bins) co
   for (size_t i = sites.size(); i-- > 0;) {
     const auto at = seen_.find(sites[i].value);
     if (sites[i].source != static_cast<int>(i) || at == seen_.end()) continue;
-    out.push_back({sites[i].name, at->second.extremes(),
+    std::string readers;
+    for (size_t k = 0; k < net_.layers().size(); ++k)
+      if (const int site = q.plan().site_at(*net_.layers()[k].node, 0);
+          site >= 0 && sites[static_cast<size_t>(site)].source == static_cast<int>(i))
+        readers += (readers.empty() ? ", read by " : ", ") + net_.layers()[k].name;
+    out.push_back({sites[i].name + readers, at->second.extremes(),
                    range_of(q.steps()[i], options_.activations), at->second.histogram(bins)});
   }
   return out;

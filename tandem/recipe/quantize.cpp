@@ -269,7 +269,8 @@ void Quantising::add_for_page(const quant::Calibrated& c, const quant::Quantized
     std::vector<size_t> others;
     for (size_t k = 0; k < report.layers.size(); ++k)
       if (k != i) others.push_back(k);
-    report.accuracy.push_back(score(c.quantised(others), data, kMost).after.value_or(NAN));
+    report.alone = score(c.quantised(others), data, kMost);
+    report.accuracy.push_back(report.alone.after.value_or(NAN));
   }
 }
 

@@ -43,6 +43,7 @@ struct TD_API QuantizeReport {
   std::vector<quant::LayerFigures> layers;
   std::vector<std::string> why;  ///< a layer stayed in floating point; "": it did not
   std::vector<double> accuracy;  ///< with this layer alone quantised, 0..1; empty: not evaluated
+  QuantizeScore alone;           ///< of the last of them: the samples, and the accuracy before
   std::vector<quant::RangeFigures> ranges;  ///< of what is rounded; empty: not asked for
   int equalised = 0;                        ///< pairs of layers
   int smoothed = 0;                         ///< values that linear layers read

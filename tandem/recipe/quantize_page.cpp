@@ -60,7 +60,13 @@ void layer_table(runs::Page& page, const QuantizeReport& r) {
              {"layer", "row", "computes on", "why", "accuracy, alone", "output dB, alone",
               "weight dB", "bytes before", "bytes after"},
              rows);
-  page.note("Alone: when this layer is quantised and all others are not.");
+  std::string note = "Alone: when this layer is quantised and all others are not";
+  if (r.alone.before)
+    note += fmt::format("; on {} samples, {} of which are right in floating point", r.alone.samples,
+                        percent(*r.alone.before));
+  page.note(note + ".");
+  constexpr size_t kFew = 8;  // a table of them says it all
+  if (r.layers.size() <= kFew) return;
   page.chart("accuracy with one layer quantised (%)", "layer", {loss});
   page.chart("signal to error with one layer quantised (dB)", "layer", {error});
 }

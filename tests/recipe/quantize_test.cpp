@@ -12,6 +12,14 @@
 namespace tandem::recipe {
 namespace {
 
+// The last layer kept, and everything a page shows.
+QuantizeReport with_page(const TempFolder& folder, QuantizeFileOptions options) {
+  options.page = true;
+  const ModelSource source{.model = folder / "f32.onnx"};
+  options.quant.keep_float = {quantize_file(source, folder / "p.onnx", options).layers.back().name};
+  return quantize_file(source, folder / "p.onnx", options);
+}
+
 TEST(QuantizeFile, ArraysAsData) {
   init();
   manual_seed(6);
@@ -33,6 +41,18 @@ TEST(QuantizeFile, ArraysAsData) {
   const std::string text = r.to_string();
   EXPECT_NE(text.find("conv"), std::string::npos) << text;
   EXPECT_EQ(r.to_json().find("layers")->as_array()->size(), 5u);
+  EXPECT_TRUE(r.ranges.empty());
+  const QuantizeReport page = with_page(folder, options);
+  EXPECT_EQ(page.ranges.size(), 4u);  // of the five layers one stays in floating point
+  EXPECT_EQ(page.why.at(4), "asked for");
+  EXPECT_EQ(*page.to_json().find("layers")->as_array()->at(4).find("why")->as_string(),
+            "asked for");
+  for (const quant::RangeFigures& f : page.ranges) {
+    EXPECT_EQ(f.counts.size(), 128u);
+    EXPECT_GE(f.seen.high, f.range.high - 1e-3);
+  }
+  for (const char* part : {"asked for", "range of the codes", "layers on codes", "4 of 5"})
+    EXPECT_NE(page.html().find(part), std::string::npos) << part;
   const onnx::OnnxModel q = onnx::OnnxModel::load(folder / "q.onnx");
   EXPECT_EQ(q({rand({7, 1, 28, 28})})[0].shape(), Shape(7, 10));
   options.max_loss = 0.5;

@@ -102,7 +102,7 @@ void emit_max_pool(const KernelCall& c, Body& to) {
   p.t.line("int32_t at = -1;");
   p.open_window();
   p.t.line("const {} v = x0[{}];", c_type(p.x.dtype), p.place_of(p.x, "i"));
-  p.t.open("if (at < 0 || v > best || v != v)");
+  p.t.open("if (at < 0 || v > best{})", is_floating(p.x.dtype) ? " || v != v" : "");
   p.t.line("best = v;");
   std::string plane = fmt::format("i{}", p.axis(0));
   for (int i = 1; i < p.dims; ++i)
