@@ -15,6 +15,8 @@
 namespace tandem::distributed {
 namespace {
 
+/// Seconds after the deadline within which a carrier gives up and its caller has thrown.
+constexpr double kCarrierPause = 3;
 constexpr int kExitCode = 70;  ///< of a process that ends because another rank failed
 
 enum FrameType : uint32_t { kBeat, kAbort, kGoodbye };
@@ -199,7 +201,8 @@ void Monitor::check_silence() {
 
 // A thread that waits for nothing of this group would never hear of its end.
 void Monitor::check_unheard() {
-  if (!options_.exit_unheard || heard_ || seconds_since(decided_at_) < options_.deadline) return;
+  const double wait = options_.deadline + (carried_ ? kCarrierPause : 0);
+  if (!options_.exit_unheard || heard_ || seconds_since(decided_at_) < wait) return;
   fmt::print(
       stderr,
       "tandem: rank {} in step {} ends, as its group has ended {:.0f} s ago and it made no call "

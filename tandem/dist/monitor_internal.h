@@ -40,6 +40,8 @@ class Monitor {
   void set_step(int64_t step) { step_ = step; }
   void enter_call(int64_t number, std::string call);
   void wait_for(int peer) { waits_for_ = peer; }
+  /// A carrier moves a call's elements: its error comes a moment after the verdict.
+  void set_carried(bool on) { carried_ = on; }
   int64_t step() const { return step_; }
 
   /// The finding that ended the group; "" while there is none.
@@ -86,7 +88,7 @@ class Monitor {
   MonitorOptions options_;
   std::atomic<int64_t> step_{0}, entered_{0};
   std::atomic<int> waits_for_{-1};
-  std::atomic<bool> ending_{false}, decided_{false}, heard_{false};
+  std::atomic<bool> ending_{false}, decided_{false}, heard_{false}, carried_{false};
   mutable std::mutex lock_;  ///< of what follows
   std::string call_, verdict_;
   std::vector<Peer> peers_;
