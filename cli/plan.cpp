@@ -217,10 +217,12 @@ void run_plan(const PlanOptions& o, int& code) {
   if (o.scaling) {
     // What bench/dist_scaling left, and the published rows of this repository.
     const std::string measured = o.measured.empty() ? "docs/scaling.json" : o.measured;
-    const std::string rows = "tests/plan/mosaic_runs.csv";
-    fmt::print("{}", plan::scaling_page(
-                         catalog, !o.measured.empty() || file_exists(measured) ? measured : "",
-                         file_exists(rows) ? rows : ""));
+    std::vector<std::string> rows;
+    for (const char* file : {"tests/plan/mosaic_runs.csv", "tests/plan/scaling_runs.csv"})
+      if (file_exists(file)) rows.emplace_back(file);
+    fmt::print("{}",
+               plan::scaling_page(
+                   catalog, !o.measured.empty() || file_exists(measured) ? measured : "", rows));
     return;
   }
   TD_CHECK(!o.model.empty(), Value,

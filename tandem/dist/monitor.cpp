@@ -15,13 +15,15 @@
 namespace tandem::distributed {
 namespace {
 
+/// Seconds after the deadline within which a carrier gives up and its caller has thrown.
+constexpr double kCarrierPause = 3;
 constexpr int kExitCode = 70;  ///< of a process that ends because another rank failed
 
 enum FrameType : uint32_t { kBeat, kAbort, kGoodbye };
 struct Frame {
-  uint32_t magic = 0x54444D48;
+  uint32_t magic = 0x54444D49;
   uint32_t type = kBeat;
-  int64_t step = 0, entered = 0;
+  int64_t step = 0, entered = 0, waits_for = -1;
   char text[1000] = "";  ///< the current call, or the reason
 };
 
@@ -65,6 +67,17 @@ std::string Monitor::verdict() const {
 PeerState Monitor::state(int peer) const {
   std::lock_guard hold(lock_);
   return peers_[static_cast<size_t>(peer)].state;
+}
+
+int Monitor::late_rank(int peer) const {
+  int late = peer;
+  for (int k = 0; k < mesh_.size; ++k) {
+    const int next = state(late).waits_for;
+    if (next < 0 || next >= mesh_.size) return late;
+    if (next == mesh_.rank) break;
+    late = next;
+  }
+  return peer;  // they wait for each other
 }
 
 std::string Monitor::name_of(int peer) const {
@@ -119,6 +132,7 @@ void Monitor::tell(int peer, uint32_t type, const std::string& text) {
   f.type = type;
   f.step = step_;
   f.entered = entered_;
+  f.waits_for = waits_for_;
   std::snprintf(f.text, sizeof f.text, "%s", text.c_str());
   p.mute = !write_all(fd, &f, sizeof f, after(0.1));
 }
@@ -139,6 +153,7 @@ void Monitor::take(int peer, std::string_view bytes) {
     std::lock_guard hold(lock_);
     Peer& p = peers_[static_cast<size_t>(peer)];
     p.state.step = std::max(p.state.step, f.step);
+    p.state.waits_for = static_cast<int>(f.waits_for);
     if (f.type == kBeat && f.entered > p.state.entered) {
       p.state.entered = f.entered;
       p.state.call = text;
@@ -186,7 +201,8 @@ void Monitor::check_silence() {
 
 // A thread that waits for nothing of this group would never hear of its end.
 void Monitor::check_unheard() {
-  if (!options_.exit_unheard || heard_ || seconds_since(decided_at_) < options_.deadline) return;
+  const double wait = options_.deadline + (carried_ ? kCarrierPause : 0);
+  if (!options_.exit_unheard || heard_ || seconds_since(decided_at_) < wait) return;
   fmt::print(
       stderr,
       "tandem: rank {} in step {} ends, as its group has ended {:.0f} s ago and it made no call "

@@ -26,6 +26,7 @@ struct PeerState {
   int64_t entered = 0;  ///< number of its last call
   std::string call;     ///< what that is
   bool left = false;    ///< it said goodbye
+  int waits_for = -1;   ///< the rank whose message it has awaited longest; -1: none
 };
 
 class Monitor {
@@ -38,6 +39,9 @@ class Monitor {
   // ---- of this rank
   void set_step(int64_t step) { step_ = step; }
   void enter_call(int64_t number, std::string call);
+  void wait_for(int peer) { waits_for_ = peer; }
+  /// A carrier moves a call's elements: its error comes a moment after the verdict.
+  void set_carried(bool on) { carried_ = on; }
   int64_t step() const { return step_; }
 
   /// The finding that ended the group; "" while there is none.
@@ -55,6 +59,8 @@ class Monitor {
   /// A message of that call has come from it.
   void saw(int peer, int64_t step, int64_t number, const std::string& call);
   PeerState state(int peer) const;
+  /// Who is late where this rank waits for `peer`: that one may wait for another, and so on.
+  int late_rank(int peer) const;
   /// "rank 1 (host a, process 123)".
   std::string name_of(int peer) const;
   /// "last seen in step 4 at call #12 all_reduce ...".
@@ -81,7 +87,8 @@ class Monitor {
   Mesh& mesh_;
   MonitorOptions options_;
   std::atomic<int64_t> step_{0}, entered_{0};
-  std::atomic<bool> ending_{false}, decided_{false}, heard_{false};
+  std::atomic<int> waits_for_{-1};
+  std::atomic<bool> ending_{false}, decided_{false}, heard_{false}, carried_{false};
   mutable std::mutex lock_;  ///< of what follows
   std::string call_, verdict_;
   std::vector<Peer> peers_;

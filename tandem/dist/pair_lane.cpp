@@ -45,7 +45,7 @@ std::shared_ptr<detail::WorkState> PairLane::post(const Call& call) {
     const double seconds = call.options.timeout > 0 ? call.options.timeout : timeout_;
     pair.queue[sends].push_back({Transfer(call.peer, sends, header_of(both, ++pair.posted[sends]),
                                           both.out.data, both.out.bytes()),
-                                 state, after(seconds), seconds, to_string(call)});
+                                 state, after(seconds), seconds, to_string(call), Clock::now()});
   }
   const uint64_t one = 1;
   if (::write(wake_.get(), &one, sizeof one) < 0) std::perror("eventfd");
@@ -63,11 +63,24 @@ bool PairLane::is_idle() const {
   return true;
 }
 
+// The monitor tells it to the others.
+void PairLane::tell_whom_it_awaits() {
+  int peer = -1;
+  Deadline posted = Deadline::max();
+  for (size_t k = 0; k < pairs_.size(); ++k) {
+    if (pairs_[k].queue[0].empty() || pairs_[k].queue[0].front().posted >= posted) continue;
+    posted = pairs_[k].queue[0].front().posted;
+    peer = static_cast<int>(k);
+  }
+  monitor_.wait_for(peer);
+}
+
 void PairLane::wait_for_sockets(std::vector<std::pair<Pair*, int>>& ready) {
   std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}};
   std::vector<Pair*> of{nullptr};
   {
     std::lock_guard hold(lock_);
+    tell_whom_it_awaits();
     for (size_t peer = 0; peer < pairs_.size(); ++peer) {
       const bool in = !pairs_[peer].queue[0].empty(), out = !pairs_[peer].queue[1].empty();
       if (!in && !out) continue;
@@ -114,7 +127,11 @@ void PairLane::check_times() {
     for (const auto& queue : p.queue)
       if (!queue.empty() && Clock::now() > queue.front().end) {
         const Item& i = queue.front();
-        const int peer = i.transfer.peer();
+        const int peer = i.transfer.peer(), late = monitor_.late_rank(peer);
+        TD_CHECK(late == peer, Io,
+                 "rank {} has waited {:.1f} s in {} for {}, for which others wait too, {}\nIt "
+                 "computes for longer or hangs. TANDEM_DIST_TIMEOUT sets how long they wait.",
+                 mesh_.rank, i.timeout, i.call, monitor_.name_of(late), monitor_.place_of(late));
         TD_FAIL(Io,
                 "rank {} has waited {:.1f} s in {} for {}, which is {}\nThe other side of it is "
                 "missing: every send needs a matching recv.",

@@ -35,6 +35,7 @@ class PairLane {
     Deadline end;
     double timeout;
     std::string call;
+    Deadline posted;
   };
   struct Pair {
     std::deque<Item> queue[2];  ///< received, sent
@@ -43,6 +44,7 @@ class PairLane {
   void work();
   void wait_for_sockets(std::vector<std::pair<Pair*, int>>& ready);
   void move(Pair& pair, int direction);
+  void tell_whom_it_awaits();
   void check_times();
   bool is_idle() const;
   void end_all(std::exception_ptr error);

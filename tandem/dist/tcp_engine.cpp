@@ -237,6 +237,11 @@ class TcpEngine final : public QueuedEngine {
 
   void carry(const Call& c) {
     compare();
+    struct Carried {
+      Monitor& monitor;
+      explicit Carried(Monitor& m) : monitor(m) { monitor.set_carried(true); }
+      ~Carried() { monitor.set_carried(false); }
+    } carried(monitor_);
     try {
       // It gives up a moment after the monitor would.
       carrier_->make(c, options_.deadline + 1, [this] {

@@ -26,16 +26,37 @@ std::vector<std::string> split_row(const std::string& line) {
   return f;
 }
 
-// MosaicML's settings: full sharding, all in bf16 from weights in f32.
-PlanRequest mosaic_request(const std::vector<std::string>& f) {
-  PlanRequest r;
-  r.job = find_job("mpt:" + f[1], {.sequence = std::stoll(f[2])});
-  r.compiled = false;
+// A row of either file: MosaicML's of MPT models and eager steps, or one that names model and mode.
+struct PublishedRow {
+  PlanRequest request;
+  int gpus = 1;
+  int64_t batch = 1;
+  double rate = 0;
+  std::string name;  ///< all but the number of GPUs
+};
+
+// Both have full sharding, and compute in bf16 from weights in f32.
+PublishedRow read_row(const std::vector<std::string>& f) {
+  const bool mosaic = f.size() == 8;
+  PublishedRow row;
+  PlanRequest& r = row.request;
+  r.job = find_job(mosaic ? "mpt:" + f[1] : f[1], {.sequence = std::stoll(f[2])});
+  r.gpu = f[0];
+  r.compiled = !mosaic && f[7] == "compiled";
   r.precision = Precision::mixed_bf16;
   r.sharding = 3;
   r.accumulate = std::stoi(f[5]);
-  r.recompute = f[6] == "1";
-  return r;
+  r.recompute = f[6] != "0";
+  if (f[6] == "op") r.kept = Kept::half_matmuls;
+  row.gpus = std::stoi(f[3]);
+  row.batch = std::stoll(f[4]);
+  row.rate = std::stod(f.back());
+  row.name = fmt::format("{} on {}, {} tokens, {} x {}{}{}", r.job.name, f[0], f[2], f[4], f[5],
+                         f[6] == "1"    ? ", recomputed"
+                         : f[6] == "op" ? ", half recomputed"
+                                        : "",
+                         r.compiled ? ", compiled" : "");
+  return row;
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -104,12 +125,15 @@ std::string simulated_part(const Catalog& c) {
   return s;
 }
 
-std::string published_part(const Catalog& c, const std::string& rows) {
+std::string published_part(const Catalog& c, const std::vector<std::string>& files) {
   std::string s =
       "| run | GPUs | published, of the fewest | simulated | tokens a second and GPU, published | "
       "simulated |\n|---|---|---|---|---|---|\n";
   std::vector<double> points, errors;
-  for (const PublishedScaling& p : published_scaling(rows, c))
+  std::vector<PublishedScaling> all;
+  for (const std::string& file : files)
+    for (PublishedScaling& p : published_scaling(file, c)) all.push_back(std::move(p));
+  for (const PublishedScaling& p : all)
     for (size_t i = 0; i < p.gpus.size(); ++i) {
       s += fmt::format("| {} | {} | {} | {} | {:.0f} | {:.0f} |\n", p.name, p.gpus[i],
                        percent(p.published[i]), percent(p.simulated[i]), p.rates[i],
@@ -152,32 +176,27 @@ std::string measured_part(const std::string& file) {
 }  // namespace
 
 std::vector<PublishedScaling> published_scaling(const std::string& rows, const Catalog& c) {
-  std::map<std::string, std::map<int, std::vector<std::string>>> groups;
+  std::map<std::string, std::map<int, PublishedRow>> jobs;
   std::istringstream in(read_file(rows, kMostBytes));
   for (std::string line; std::getline(in, line);) {
     if (line.empty() || line[0] == '#') continue;
     const std::vector<std::string> f = split_row(line);
-    TD_CHECK(f.size() == 8, Format, "'{}' has a row of {} fields: {}", rows, f.size(), line);
-    groups[fmt::format("MPT {} on {}, {} tokens, {} x {}{}", f[1], f[0], f[2], f[4], f[5],
-                       f[6] == "1" ? ", recomputed" : "")][std::stoi(f[3])] = f;
+    TD_CHECK(f.size() == 8 || f.size() == 9, Format, "'{}' has a row of {} fields: {}", rows,
+             f.size(), line);
+    PublishedRow row = read_row(f);
+    jobs[row.name][row.gpus] = row;
   }
   std::vector<PublishedScaling> all;
-  for (const auto& [name, of] : groups) {
+  for (const auto& [name, of] : jobs) {
     if (of.size() < 2) continue;
-    PublishedScaling p{.name = name,
-                       .gpus = {},
-                       .published = {},
-                       .simulated = {},
-                       .rates = {},
-                       .simulated_rates = {}};
+    PublishedScaling p;
+    p.name = name;
     std::optional<Workload> w;
-    for (const auto& [n, f] : of) {
-      const PlanRequest r = mosaic_request(f);
-      if (!w) w = workload_for(r, std::stoll(f[4]), false, true);
-      const Simulation s = simulate(*w, r, c.gpu(f[0]), n);
+    for (const auto& [n, row] : of) {
+      if (!w) w = workload_for(row.request, row.batch, row.request.compiled, true);
       p.gpus.push_back(n);
-      p.rates.push_back(std::stod(f[7]));
-      p.simulated_rates.push_back(s.rate / n);
+      p.rates.push_back(row.rate);
+      p.simulated_rates.push_back(simulate(*w, row.request, c.gpu(row.request.gpu), n).rate / n);
       p.published.push_back(p.rates.back() / p.rates[0]);
       p.simulated.push_back(p.simulated_rates.back() / p.simulated_rates[0]);
     }
@@ -186,7 +205,8 @@ std::vector<PublishedScaling> published_scaling(const std::string& rows, const C
   return all;
 }
 
-std::string scaling_page(const Catalog& c, const std::string& measured, const std::string& rows) {
+std::string scaling_page(const Catalog& c, const std::string& measured,
+                         const std::vector<std::string>& rows) {
   std::string s =
       "# Scaling\n\n<!-- made by `tandem plan --scaling`; do not edit -->\n\n"
       "What several ranks gain: measured on one small machine, simulated for 8 to 16,384 GPUs, and "
@@ -219,7 +239,7 @@ std::string scaling_page(const Catalog& c, const std::string& measured, const st
         "others lose more than is simulated. Megatron's step times with tensor and pipeline "
         "parallel on 8 to 512 GPUs (tests/plan/parallel_runs.csv) are simulated by "
         "`tandem_test_plan --gtest_filter='Parallel.SlowPublishedStepTimes'`, which holds them to "
-        "15 %. Horovod's and torchtitan's runs of several sizes are not in this repository's "
+        "15 %. Horovod's runs on several numbers of GPUs are not in this repository's "
         "tables.\n\n" +
         published_part(c, rows);
   return s;

@@ -18,11 +18,12 @@ struct PublishedScaling {
   std::vector<double> published, simulated;    ///< shares; the first is 1
   std::vector<double> rates, simulated_rates;  ///< units a second of a GPU
 };
-/// Of the rows of such a file (tests/plan/mosaic_runs.csv) those that differ in nothing but GPUs.
+/// Of the rows of a file (tests/plan/mosaic_runs.csv, scaling_runs.csv) those that differ in
+/// nothing but GPUs. Throws Io, Format.
 TD_API std::vector<PublishedScaling> published_scaling(const std::string& rows, const Catalog& c);
 
-/// As Markdown. `measured`: what bench/dist_scaling wrote; `rows`: as above; "" leaves out.
+/// As Markdown. `measured`: what bench/dist_scaling wrote, "": nothing; `rows`: such files.
 TD_API std::string scaling_page(const Catalog& c, const std::string& measured,
-                                const std::string& rows);
+                                const std::vector<std::string>& rows);
 
 }  // namespace tandem::plan

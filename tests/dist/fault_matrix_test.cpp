@@ -233,12 +233,14 @@ int code_of(const MatrixRow& r) {
   return 70;
 }
 
-// A line of that rank's that names the culprit and what was found.
+// A line of that rank's that names the culprit and what was found: of its error, or, while a
+// carrier holds it up, of its end.
 bool names(const std::string& err, int rank, const MatrixRow& r) {
   const std::string who = fmt::format("rank {} (host ", r.culprit);
-  const std::string begin = fmt::format("[{}] error", rank);
+  const std::string begin = fmt::format("[{}] ", rank);
   for (size_t at = err.find(begin); at != err.npos; at = err.find(begin, at + 1)) {
     const std::string line = err.substr(at, err.find('\n', at) - at);
+    if (!line.starts_with(begin + "error") && !line.starts_with(begin + "tandem: rank")) continue;
     for (const std::string& f : findings_of(r))
       if (has(line, f) && (has(line, who) || has(line, fmt::format("rank {} ", r.culprit))))
         return true;

@@ -387,6 +387,27 @@ TEST(Faults, SendWithoutRecv) {
   EXPECT_TRUE(has(texts[1], "every send needs a matching recv")) << texts[1];
 }
 
+// Rank 3 waits for rank 2, which waits for rank 1: that one is late.
+TEST(Faults, TheRankThatOthersWaitForIsNamed) {
+  EngineOptions o = quick_options();
+  o.timeout = 2.5;
+  const std::vector<std::string> texts = errors_of_ranks(
+      4,
+      [](const std::shared_ptr<Engine>& e) {
+        float x = 0;
+        if (e->rank() == 3) e->recv({&x, 1, DType::f32}, 2, {"a value"}).wait();
+        if (e->rank() == 2) e->recv({&x, 1, DType::f32}, 1, {"a value", 20}).wait();
+        ::usleep(4000000);
+        e->barrier().wait();
+      },
+      o);
+  for (const std::string& text : texts) {
+    EXPECT_TRUE(has(text, "rank 3 has waited 2.5 s in recv from rank 2")) << text;
+    EXPECT_TRUE(has(text, "for rank 1 (host ")) << text;
+    EXPECT_TRUE(has(text, "for which others wait too")) << text;
+  }
+}
+
 // A rank that makes no call hears of the end all the same: with no launcher it ends by itself.
 TEST(Faults, AHungRankEndsWithItsGroup) {
   const int port = some_port();

@@ -273,7 +273,8 @@ TEST(SlowClaims, ThePageIsFresh) {
 }
 TEST(SlowScaling, ThePageIsFresh) {
   init();
-  expect_fresh(scaling_page(Catalog::built_in(), "docs/scaling.json", "tests/plan/mosaic_runs.csv"),
+  expect_fresh(scaling_page(Catalog::built_in(), "docs/scaling.json",
+                            {"tests/plan/mosaic_runs.csv", "tests/plan/scaling_runs.csv"}),
                "docs/scaling.md", "--scaling");
 }
 
