@@ -10,7 +10,7 @@ endif
 configure = cmake --preset $(1) | sed -n '/^-- \(oneDNN\|tests\):/p'
 build = cmake --build --preset $(1) -j $(JOBS) --target $(2)
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-sanitize fuzz attack test-peers test-gpu test-edge test-bits test-dist check-op check-additions docs bench mutants format install clean help
+.PHONY: build demo test test-sanitize fuzz attack test-peers test-gpu test-serve test-edge test-bits test-dist check-op check-additions docs bench mutants format install clean help
 
 build:  ## build the library and the tool: build/release/tandem
 	@scripts/setup build
@@ -51,6 +51,10 @@ test-gpu:  ## tests of the GPU drivers, and NVIDIA's compiler (from PyPI) over e
 	@$(call configure,$(PRESET))
 	@$(call build,$(PRESET),tandem_test_gpu)
 	@TANDEM_TEST_ALL=1 TANDEM_SOURCE_DIR=$(CURDIR) build/$(PRESET)/tests/tandem_test_gpu
+
+test-serve:  ## the server's threads under TSan (not in CI: another build of the library)
+	@scripts/setup build sanitize
+	@JOBS=$(JOBS) scripts/run_tests serve_threads
 
 test-edge:  ## C and WebAssembly of models on emulated processors, in Node and in a browser
 	@scripts/setup build test browser edge

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of serve::TextEngine at 1, 4 and 16 texts, beside models::generate() for one
 // text and the rate at which this machine can read the weights: a lone text reads all of them for
-// each token. Weights are random. Use: bench_text [gpt2 | llama] [tokens] [bf16]: GPT-2 of 124
-// million parameters, or a Llama of 1.1 billion (4.4 GB); weights and caches in f32 or bf16.
+// each token. Weights are random. Use: bench_text [gpt2 | llama] [tokens] [f32 | bf16] [rank]:
+// GPT-2 of 124 million parameters, or a Llama of 1.1 billion (4.4 GB); weights and caches in f32 or
+// bf16; with a rank, texts of a LoRA adapter of all linear layers beside those of none.
 #include <fmt/format.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
 #include <thread>
 
 #include "tandem/base/clock.h"
@@ -47,13 +53,50 @@ std::vector<int64_t> prompt_of(int64_t i, int64_t length) {
   return ids;
 }
 
-double engine_rate(serve::TextEngine& engine, int64_t texts, const models::GenerateOptions& o) {
+// A folder with an adapter of that rank for every matrix of the blocks.
+std::string write_adapter(models::PretrainedModel& model, int64_t rank, bool transposed) {
+  std::string folder = (std::filesystem::temp_directory_path() / "bench-adapter-XXXXXX").string();
+  TD_CHECK(mkdtemp(folder.data()), Io, "no folder for an adapter");
+  StateDict matrices;
+  const auto scaled = [](int64_t rows, int64_t columns) { return randn({rows, columns}) * 0.02; };
+  for (const auto& [name, p] : model.module().state_dict()) {
+    const bool block = name.find(".h.") != name.npos || name.find(".layers.") != name.npos;
+    if (p.dim() != 2 || !block || !name.ends_with(".weight")) continue;
+    const std::string layer = "base_model.model." + name.substr(0, name.size() - 7);
+    matrices[layer + ".lora_A.weight"] = scaled(rank, p.size(transposed ? 0 : 1));
+    matrices[layer + ".lora_B.weight"] = scaled(p.size(transposed ? 1 : 0), rank);
+  }
+  weights::save_weights(matrices, folder + "/adapter_model.safetensors");
+  write_file(folder + "/adapter_config.json",
+             fmt::format(R"({{"peft_type":"LORA","r":{},"lora_alpha":{}}})", rank, rank));
+  return folder;
+}
+
+double resident_gigabytes() {
+  std::ifstream file("/proc/self/statm");
+  double pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e9;
+}
+
+void generate_text(serve::TextEngine& engine, std::vector<int64_t> prompt, int64_t adapter,
+                   const models::GenerateOptions& o) {
+  std::promise<void> over;
+  serve::TextRequest r{.prompt = std::move(prompt), .options = o, .adapter = adapter};
+  r.done = [&over](const serve::TextEnd&) { over.set_value(); };
+  engine.submit(std::move(r));
+  over.get_future().wait();
+}
+
+double engine_rate(serve::TextEngine& engine, int64_t texts, int64_t adapter,
+                   const models::GenerateOptions& o) {
   std::vector<double> rates;
   for (int round = 0; round < kRounds; ++round) {
     const Clock::time_point begin = Clock::now();
     std::vector<std::thread> threads;
     for (int64_t i = 0; i < texts; ++i)
-      threads.emplace_back([&, i] { engine.generate(prompt_of(i + round * 100, 16), o); });
+      threads.emplace_back(
+          [&, i] { generate_text(engine, prompt_of(i + round * 100, 16), adapter, o); });
     for (std::thread& t : threads) t.join();
     rates.push_back(static_cast<double>(texts * o.max_new_tokens) / seconds_since(begin));
   }
@@ -85,11 +128,25 @@ int main(int argc, char** argv) {
     rates.push_back(static_cast<double>(tokens) / seconds_since(begin));
   }
   fmt::print("generate(), 1 text: {:.1f} tokens/s\n", median(rates));
+  const double before = resident_gigabytes();
   const Clock::time_point begin = Clock::now();
-  serve::TextEngine engine(model, {.streams = 16, .length = 512});
+  serve::TextEngineOptions options{.streams = 16, .length = 512};
+  const int64_t rank = argc > 4 ? std::atoll(argv[4]) : 0;
+  if (rank > 0) options.adapters = {{"lora", write_adapter(*model, rank, kind == "gpt2")}};
+  serve::TextEngine engine(model, options);
+  for (const serve::TextAdapter& a : options.adapters) std::filesystem::remove_all(a.folder);
+  fmt::print("{:.2f} GB resident before the engine, {:.2f} GB after\n", before,
+             resident_gigabytes());
   fmt::print("engine ready in {:.1f} s; sizes of batches:", seconds_since(begin));
   for (const int64_t n : engine.sizes()) fmt::print(" {}", n);
   fmt::print("\n");
-  for (const int64_t texts : {1, 4, 16})
-    fmt::print("engine, {:2} texts: {:.1f} tokens/s\n", texts, engine_rate(engine, texts, o));
+  for (const int64_t texts : {1, 4, 16}) {
+    const double plain = engine_rate(engine, texts, 0, o);
+    fmt::print("engine, {:2} texts: {:.1f} tokens/s", texts, plain);
+    if (rank > 0) {
+      const double adapted = engine_rate(engine, texts, 1, o);
+      fmt::print("; of an adapter {:.1f}, {:.2f} of it", adapted, adapted / plain);
+    }
+    fmt::print("\n");
+  }
 }

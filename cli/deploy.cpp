@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem deploy RUN_OR_MODEL --target docker|systemd|k8s|sagemaker|vertex -o DIR`.
+// `tandem deploy RUN_OR_MODEL --target docker|systemd|cloud-init|k8s|sagemaker|vertex -o DIR`.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -60,7 +60,9 @@ class TD_API AdapterSet {
   struct Layer {
     nn::Module* module = nullptr;
     int hook = 0;
-    Buffer a, b;  ///< [1 + adapters, r, in] and [1 + adapters, out, r]; the first is zero
+    /// [1 + adapters, r, in] and [1 + adapters, r, out]; the first is zero. Both lie as the
+    /// products of a single row read them: `a` by dot products, `b` by sums of its rows.
+    Buffer a, b;
   };
   Tensor add_update(const Layer& layer, const Tensor& in, const Tensor& out) const;
   int64_t count_;

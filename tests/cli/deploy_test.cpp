@@ -212,6 +212,55 @@ const io::Yaml& at(const io::Yaml& root, const std::string& path) {
   return *here;
 }
 
+// What the user data tells a machine to do is done here: curl fetches the package from a file.
+TEST(Deploy, UserDataFetchesAndInstalls) {
+  const TempFolder t;
+  put_models(t / "models");
+  const Result r =
+      tool("deploy " + (t / "models") + " --target cloud-init --name svc -o " + (t / "out"));
+  ASSERT_EQ(r.code, 0) << r.text;
+  const std::string text = read_file(t / "out/user-data.yaml");
+  EXPECT_EQ(text.find("#cloud-config\n"), 0U);
+  EXPECT_LT(text.size(), 16384U) << "more than AWS takes";
+  const io::Yaml data = io::parse_yaml(text, "user-data.yaml");
+  ASSERT_TRUE(data.find("runcmd") && data.find("write_files"));
+  const io::Yaml& file = data.find("write_files")->items.at(0);
+  std::string script = file.find("content")->text;
+  const auto put = [&script](const std::string& from, const std::string& to) {
+    for (size_t at = 0; (at = script.find(from, at)) != script.npos; at += to.size())
+      script.replace(at, from.size(), to);
+  };
+  put("'URL'", "'file://" + (t / "out/svc.tar.gz") + "'");
+  put("/var/tmp/tandem", t / "work");
+  write_file(t / "run.sh", script);
+  if (shell("command -v curl > /dev/null").code != 0) GTEST_SKIP() << "curl is not installed";
+  const std::string run = "DESTDIR=" + (t / "dest") + " sh " + (t / "run.sh") + " 2>&1";
+  const Result installed = shell(run);
+  ASSERT_EQ(installed.code, 0) << installed.text;
+  for (const char* name :
+       {"opt/tandem/svc/bin/tandem", "opt/tandem/svc/serve.yaml",
+        "opt/tandem/svc/models/scale/2/model.onnx", "etc/systemd/system/svc.service"})
+    EXPECT_TRUE(fs::exists(t / ("dest/" + std::string(name)))) << name;
+  EXPECT_FALSE(fs::exists(t / "work"));
+  const Result version =
+      shell(t / "dest/opt/tandem/svc/lib/" +
+            fs::path(serve::read_elf(t / "dest/opt/tandem/svc/bin/tandem").interpreter)
+                .filename()
+                .string() +
+            " --library-path " + (t / "dest/opt/tandem/svc/lib") + " " +
+            (t / "dest/opt/tandem/svc/bin/tandem") + " --version");
+  EXPECT_EQ(version.code, 0) << version.text;
+  // A package that is another one is not installed.
+  write_file(t / "out/svc.tar.gz", "not it");
+  const Result other = shell(run);
+  EXPECT_NE(other.code, 0);
+  EXPECT_NE(other.text.find("FAILED"), std::string::npos) << other.text;
+  const Result keyed = tool("deploy " + (t / "models") + " --target cloud-init --keys " +
+                            (t / "run.sh") + " -o " + (t / "keyed") + " 2>&1");
+  EXPECT_NE(keyed.code, 0);
+  EXPECT_NE(keyed.text.find("keys have no place in it"), std::string::npos) << keyed.text;
+}
+
 TEST(Deploy, ManifestsOfAClusterAreYaml) {
   const TempFolder t;
   put_models(t / "models");

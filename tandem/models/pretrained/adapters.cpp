@@ -245,7 +245,7 @@ AdapterSet::AdapterSet(PretrainedModel& model, const std::vector<Adapter>& adapt
     }
   for (const auto& [path, rank] : ranks) {
     const AdaptedLayer& layer = layers.at(path);
-    std::vector<Tensor> a = {zeros({rank, layer.in})}, b = {zeros({layer.out, rank})};
+    std::vector<Tensor> a = {zeros({rank, layer.in})}, b = {zeros({rank, layer.out})};
     for (const Adapter& adapter : adapters) {
       a.push_back(a[0]);
       b.push_back(b[0]);
@@ -253,7 +253,7 @@ AdapterSet::AdapterSet(PretrainedModel& model, const std::vector<Adapter>& adapt
         if (l.path != path) continue;
         const int64_t less = rank - l.a.size(0);
         a.back() = cat({l.a, zeros({less, layer.in})}, 0);
-        b.back() = cat({l.b, zeros({layer.out, less})}, 1);
+        b.back() = cat({l.b.transpose(0, 1), zeros({less, layer.out})}, 0);
       }
     }
     layers_.push_back({layer.module, 0, Buffer(stack(a, 0)), Buffer(stack(b, 0))});
@@ -277,7 +277,7 @@ Tensor AdapterSet::add_update(const Layer& layer, const Tensor& in, const Tensor
   };
   const Tensor a = chosen(layer.a), b = chosen(layer.b);
   const Tensor x = in.to(DType::f32).reshape({a.size(0), -1, a.size(2)});
-  const Tensor y = matmul(matmul(x, a.transpose(1, 2)), b.transpose(1, 2));
+  const Tensor y = matmul(matmul(x, a.transpose(1, 2)), b);
   return (out.to(DType::f32) + y.reshape(out.shape())).to(out.dtype());
 }
 

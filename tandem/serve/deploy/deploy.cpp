@@ -100,7 +100,19 @@ void write_container(Deployment& d, const DeployTarget& target, DeployReport& re
   report.files.emplace_back("image/");
 }
 
-// A tree that systemd's target copies.
+// The files of the tree that systemd's target copies.
+std::vector<LayerFile> tree_files(const Deployment& d) {
+  std::vector<LayerFile> out = {
+      {.name = "bin/tandem", .source = d.program.program, .mode = 0755},
+      {.name = "lib/" + fs::path(d.program.interpreter).filename().string(),
+       .source = d.program.interpreter,
+       .mode = 0755}};
+  for (const auto& [name, path] : d.program.libraries)
+    out.push_back({.name = "lib/" + name, .source = path, .mode = 0755});
+  out.insert(out.end(), d.models.files.begin(), d.models.files.end());
+  return out;
+}
+
 void write_tree(const Deployment& d, DeployReport& report) {
   const fs::path root = d.options.folder;
   const auto copy = [&root](const std::string& from, const std::string& to) {
@@ -110,13 +122,22 @@ void write_tree(const Deployment& d, DeployReport& report) {
     TD_CHECK(!error, Io, "'{}' cannot be copied to '{}': {}", from, (root / to).string(),
              error.message());
   };
-  copy(d.program.program, "bin/tandem");
-  copy(d.program.interpreter, "lib/" + fs::path(d.program.interpreter).filename().string());
-  for (const auto& [name, path] : d.program.libraries) copy(path, "lib/" + name);
-  for (const LayerFile& f : d.models.files) copy(f.source, f.name);
+  for (const LayerFile& f : tree_files(d)) copy(f.source, f.name);
   write_file((root / "serve.yaml").string(), d.config);
   for (const char* name : {"bin/", "lib/", "models/", "serve.yaml"})
     report.files.emplace_back(name);
+}
+
+void write_tree_package(Deployment& d, DeployReport& report) {
+  ImageLayer layer{.comment = "", .files = tree_files(d)};
+  layer.files.push_back({.name = "serve.yaml", .text = d.config});
+  for (const TextFile& f : unit_files(d))
+    layer.files.push_back({.name = f.name, .text = f.text, .mode = f.mode});
+  const std::string name = d.name + ".tar.gz", path = d.options.folder + "/" + name;
+  d.layers = {write_package(path, layer)};
+  report.digest = "sha256:" + d.layers[0];
+  report.image_bytes = static_cast<double>(fs::file_size(path));
+  report.files.push_back(name);
 }
 
 }  // namespace
@@ -167,7 +188,10 @@ DeployReport deploy(const DeployOptions& o) {
                       .cache = models.cache,
                       .memory = d.memory,
                       .notes = models.notes};
-  target.container ? write_container(d, target, report) : write_tree(d, report);
+  using Form = DeployTarget::Form;
+  if (target.form == Form::container) write_container(d, target, report);
+  if (target.form == Form::tree) write_tree(d, report);
+  if (target.form == Form::package) write_tree_package(d, report);
   for (const TextFile& f : target.files(d)) {
     const std::string path = o.folder + "/" + f.name;
     write_file(path, f.text);

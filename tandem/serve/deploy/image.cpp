@@ -156,6 +156,14 @@ std::string config_json(const ImageOptions& o, const std::vector<ImageLayer>& la
 
 }  // namespace
 
+std::string write_package(const std::string& path, const ImageLayer& layer) {
+  const std::string tar = path + ".tar";
+  write_archive(layer, tar);
+  compress_file(tar, path);
+  TD_CHECK(std::remove(tar.c_str()) == 0, Io, "'{}' cannot be removed", tar);
+  return sha256_hex(make_ref<MappedFile>(path)->view());
+}
+
 WrittenImage write_image(const std::string& folder, const std::vector<ImageLayer>& layers,
                          const ImageOptions& o) {
   make_folders(folder + "/blobs/sha256");

@@ -42,6 +42,8 @@ struct WrittenImage {
   std::vector<std::string> layers;  ///< digests
   uint64_t bytes = 0;               ///< of all blobs
 };
+/// The layer's files as a compressed archive. Gives its digest, 64 hexadecimal digits. Throws Io.
+TD_API std::string write_package(const std::string& path, const ImageLayer& layer);
 /// Writes the layout to `folder`, which must not hold one. Throws Io.
 TD_API WrittenImage write_image(const std::string& folder, const std::vector<ImageLayer>& layers,
                                 const ImageOptions& options);

@@ -247,6 +247,35 @@ journalctl -u {name}                   # ready at http://127.0.0.1:{port}
 ./lib/{loader_name} --library-path lib ./bin/tandem serve --config serve.yaml   # without installing it
 )TEXT";
 
+inline constexpr const char* kUserData = R"TEXT(#cloud-config
+# Starts {name} on a new machine with systemd. Put {name}.tar.gz where the machine can fetch it, write
+# its address in the place of URL below, and give this file to the machine as its user data.
+write_files:
+  - path: /run/tandem/{name}.sh
+    permissions: "0700"
+    content: |
+      #!/bin/sh
+      set -eu
+      url='URL'
+      mkdir -p /var/tmp/tandem
+      cd /var/tmp/tandem
+      curl -fsSL --retry 5 --retry-all-errors -o package.tar.gz "$url"
+      echo '{digest}  package.tar.gz' | sha256sum -c -
+      rm -rf package
+      mkdir package
+      tar -xzf package.tar.gz -C package
+      ./package/install.sh
+      cd /
+      rm -rf /var/tmp/tandem
+runcmd:
+  - [/bin/sh, /run/tandem/{name}.sh]
+)TEXT";
+inline constexpr const char* kCloudInitNext =
+    R"TEXT(aws s3 cp {name}.tar.gz s3://BUCKET/ && aws s3 presign s3://BUCKET/{name}.tar.gz   # or any address; write it into user-data.yaml
+cloud-init schema --config-file user-data.yaml
+aws ec2 run-instances --user-data file://user-data.yaml --image-id IMAGE --instance-type TYPE   # it listens at 127.0.0.1:{port}: --set host=... for others
+)TEXT";
+
 inline constexpr const char* kSageMaker = R"TEXT(#!/bin/sh
 # Pushes the image to ECR and starts an endpoint of SageMaker. Needs skopeo and the AWS CLI.
 #   ROLE=arn:aws:iam::123456789012:role/sagemaker ./deploy.sh

@@ -37,6 +37,13 @@ std::vector<std::string> cloud_settings(const DeployOptions& o) {
            "{} asks its callers itself, and sends no API key\nLeave --keys out.", o.target);
   return container_settings(o, 8080);
 }
+// Every program of a machine can read its user data.
+std::vector<std::string> cloud_init_settings(const DeployOptions& o) {
+  TD_CHECK(o.keys.empty(), Value,
+           "user data can be read by every program of the machine, and keys have no place in it\n"
+           "Leave --keys out; set keys=FILE with a file that the machine has.");
+  return {"models=models", "defaults.copy=false"};
+}
 std::vector<std::string> systemd_settings(const DeployOptions& o) {
   std::vector<std::string> out = {"models=models", "defaults.copy=false"};
   if (!o.keys.empty()) out.emplace_back("keys=keys");
@@ -54,6 +61,7 @@ std::string filled(const char* text, const Deployment& d) {
       arg("model", d.models.names[0]), arg("stop", static_cast<int64_t>(stop)),
       arg("memory_docker", fmt::format("{:.0f}m", d.memory / 1048576)),
       arg("memory_systemd", fmt::format("{:.0f}M", d.memory / 1048576)),
+      arg("digest", d.layers.empty() ? "" : d.layers[0]),
       arg("key_argument", keyed ? " --set keys=%d/keys" : ""), arg("loader", d.program.interpreter),
       arg("loader_name", fs::path(d.program.interpreter).filename().string()),
       arg("libraries", d.program.folder), arg("key_mount", keyed ? kKeyMount : ""),
@@ -112,35 +120,45 @@ std::vector<TextFile> vertex_files(const Deployment& d) {
   return {{"Dockerfile", dockerfile(d, d.layers)}, {"deploy.sh", filled(kVertex, d), 0755}};
 }
 std::vector<TextFile> systemd_files(const Deployment& d) {
-  std::vector<TextFile> out = {{d.name + ".service", filled(kUnit, d)},
-                               {"install.sh", filled(kInstall, d), 0755}};
+  std::vector<TextFile> out = unit_files(d);
   if (!d.options.keys.empty()) out.push_back({"keys", read_file(d.options.keys, 1 << 20), 0600});
   return out;
+}
+
+std::vector<TextFile> cloud_init_files(const Deployment& d) {
+  return {{"user-data.yaml", filled(kUserData, d)}};
 }
 
 std::string docker_next(const Deployment& d) { return filled(kDockerNext, d); }
 std::string k8s_next(const Deployment& d) { return filled(kK8sNext, d); }
 std::string systemd_next(const Deployment& d) { return filled(kSystemdNext, d); }
+std::string cloud_init_next(const Deployment& d) { return filled(kCloudInitNext, d); }
 std::string sagemaker_next(const Deployment& d) { return filled(kSageMakerNext, d); }
 std::string vertex_next(const Deployment& d) { return filled(kVertexNext, d); }
 
 }  // namespace
 
+std::vector<TextFile> unit_files(const Deployment& d) {
+  return {{d.name + ".service", filled(kUnit, d)}, {"install.sh", filled(kInstall, d), 0755}};
+}
+
 const std::vector<DeployTarget>& deploy_table() {
+  using Form = DeployTarget::Form;
   const std::vector<std::string> serve = {"/usr/bin/tandem", "serve"};
   static const std::vector<DeployTarget> table = {
-      {"docker", true, docker_settings, serve, {}, docker_files, docker_next},
-      {"systemd", false, systemd_settings, {}, {}, systemd_files, systemd_next},
-      {"k8s", true, k8s_settings, serve, {}, k8s_files, k8s_next},
+      {"docker", Form::container, docker_settings, serve, {}, docker_files, docker_next},
+      {"systemd", Form::tree, systemd_settings, {}, {}, systemd_files, systemd_next},
+      {"cloud-init", Form::package, cloud_init_settings, {}, {}, cloud_init_files, cloud_init_next},
+      {"k8s", Form::container, k8s_settings, serve, {}, k8s_files, k8s_next},
       // SageMaker starts images with the argument `serve`.
       {"sagemaker",
-       true,
+       Form::container,
        cloud_settings,
        {"/usr/bin/tandem"},
        {"serve"},
        sagemaker_files,
        sagemaker_next},
-      {"vertex", true, cloud_settings, serve, {}, vertex_files, vertex_next},
+      {"vertex", Form::container, cloud_settings, serve, {}, vertex_files, vertex_next},
   };
   return table;
 }

@@ -22,7 +22,7 @@ struct Deployment {
   std::string name, image;               ///< image: how a cluster knows it
   std::string config;                    ///< the settings' text
   double memory = 0;                     ///< bytes
-  std::vector<std::string> layers = {};  ///< digests, once the image is written
+  std::vector<std::string> layers = {};  ///< digests, once the image or the package is written
 };
 
 struct TextFile {
@@ -32,7 +32,9 @@ struct TextFile {
 
 struct DeployTarget {
   const char* name;
-  bool container;  ///< an image is written
+  /// What is written besides the target's texts: an image, a tree, or that tree in one archive
+  /// with the texts of systemd's target.
+  enum class Form : uint8_t { container, tree, package } form;
   /// Settings that differ from a server's own, before those of the caller.
   std::vector<std::string> (*settings)(const DeployOptions& options);
   /// What an image starts, beside the settings' file.
@@ -41,6 +43,8 @@ struct DeployTarget {
   std::string (*next)(const Deployment& d);
 };
 const std::vector<DeployTarget>& deploy_table();
+/// The unit and what installs it, without keys.
+std::vector<TextFile> unit_files(const Deployment& d);
 
 /// Where settings and keys lie in an image.
 inline constexpr const char* kConfigInImage = "/etc/tandem/serve.yaml";
