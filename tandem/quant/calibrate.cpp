@@ -293,7 +293,7 @@ std::vector<LayerFigures> Calibrated::figures(const Quantized& q,
         f.step = q.steps()[static_cast<size_t>(site)];
         f.range = range_of(f.step, options_.activations);
       }
-      f.bytes = l.weight.numel() + 4 * c.scale.numel() +
+      f.bytes = code_bytes(l, options_) + 4 * c.scale.numel() +
                 (c.bias.defined() ? 4 * (c.bias.numel() + c.bias_scale.numel()) : 0) +
                 (c.added.defined() ? 4 * c.added.numel() : 0);
       const Tensor w = weight_of(c, l);

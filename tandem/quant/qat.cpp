@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -49,42 +50,24 @@ Tensor usable(const Tensor& scale) {
   return where(scale >= std::numeric_limits<float>::min(), scale, 1.0);
 }
 
-class LayerRounding : public nn::Wrapper {
+/// A value that is rounded by the range that was observed of it.
+class RangeRounding : public nn::Wrapper {
  public:
-  explicit LayerRounding(Device device) {
+  RangeRounding(std::string name, Device device) : name_(std::move(name)) {
     const auto zero = [&] { return Buffer(zeros(Shape(), DType::f32).to(device)); };
     min_val = zero();
     max_val = zero();
   }
-  Tensor forward(nn::Module& layer, Tensor x, const Next& next) override {
-    if (fixed_scale.defined()) return next(rounded(x, known(fixed_scale), known(fixed_zero)));
-    const bool training = layer.is_training();
-    if (!guarded(*switches, training ? switches->on : switches->seen)) return next(std::move(x));
-    if (training && guarded(*switches, switches->observing)) observe(x);
-    Param& weight = nn::detail::member_param(layer, "weight");
-    const nn::detail::Substitute now(weight, rounded_weight(weight.value()));
-    const auto [scale, zero] = step();
-    return next(rounded(x, scale, zero));
-  }
   // Every walk over the net looks whether values were loaded or observed.
   void visit(nn::MemberVisitor& v) override {
-    v.buffer("input_fake_quant.min_val", min_val);
-    v.buffer("input_fake_quant.max_val", max_val);
+    v.buffer(name_ + ".min_val", min_val);
+    v.buffer(name_ + ".max_val", max_val);
     if (is_tracing() || is_dry_run()) return;
     switches->seen = max_val.value().item<float>() > min_val.value().item<float>();
   }
-  std::shared_ptr<nn::Wrapper> copy() const override {
-    auto own = std::make_shared<LayerRounding>(*this);
-    own->switches = switches->copy();
-    return own;
-  }
-
-  // False: there is no range.
-  bool fix(nn::Module& layer) {
-    const NoGradGuard no_grad;
+  /// Make the step constant. False: there is no range, or it is constant already.
+  bool fix_step() {
     if (!switches->seen || fixed_scale.defined()) return false;
-    const Param& weight = nn::detail::member_param(layer, "weight");
-    weight.assign_(rounded_weight(weight.value()));
     std::tie(fixed_scale, fixed_zero) = step();
     return true;
   }
@@ -93,6 +76,21 @@ class LayerRounding : public nn::Wrapper {
   Buffer min_val, max_val;  ///< 0 is always between them; both 0: nothing was observed
   Ref<Switches> switches = make_ref<Switches>();
   Tensor fixed_scale, fixed_zero;  ///< once they are constant
+
+ protected:
+  bool is_on(const nn::Module& layer) const {
+    return fixed_scale.defined() ||
+           guarded(*switches, layer.is_training() ? switches->on : switches->seen);
+  }
+  // In training x is observed first.
+  Tensor rounded(const nn::Module& layer, const Tensor& x) {
+    const FakeQuantizeAttrs codes{.axis = 0, .low = 0, .high = kMostInput};
+    if (fixed_scale.defined())
+      return fake_quantize(x, known(fixed_scale), known(fixed_zero), codes);
+    if (layer.is_training() && guarded(*switches, switches->observing)) observe(x);
+    const auto [scale, zero] = step();
+    return fake_quantize(x, scale, zero, codes);
+  }
 
  private:
   static Tensor known(const Tensor& t) { return is_tracing() ? constant(t) : t; }
@@ -111,15 +109,42 @@ class LayerRounding : public nn::Wrapper {
     min_val.assign_(moved(min, low, minimum(min, low)));
     max_val.assign_(moved(max, high, maximum(max, high)));
   }
-  // Scale and zero point of the input.
+  // Scale and zero point.
   std::pair<Tensor, Tensor> step() const {
     const Tensor min = min_val, max = max_val;
     const Tensor scale = usable((max - min) / static_cast<double>(kMostInput));
     return {scale, clamp(round(-min / scale), 0.0, static_cast<double>(kMostInput))};
   }
-  static Tensor rounded(const Tensor& x, const Tensor& scale, const Tensor& zero) {
-    return fake_quantize(x, scale, zero, {.axis = 0, .low = 0, .high = kMostInput});
+  std::string name_;
+};
+
+/// The input and the weight of a layer.
+class LayerRounding : public RangeRounding {
+ public:
+  explicit LayerRounding(Device device) : RangeRounding("input_fake_quant", device) {}
+  Tensor forward(nn::Module& layer, Tensor x, const Next& next) override {
+    if (!is_on(layer)) return next(std::move(x));
+    const Tensor in = rounded(layer, x);
+    if (fixed_scale.defined()) return next(in);
+    Param& weight = nn::detail::member_param(layer, "weight");
+    const nn::detail::Substitute now(weight, rounded_weight(weight.value()));
+    return next(in);
   }
+  std::shared_ptr<nn::Wrapper> copy() const override {
+    auto own = std::make_shared<LayerRounding>(*this);
+    own->switches = switches->copy();
+    return own;
+  }
+  // False: there is no range.
+  bool fix(nn::Module& layer) {
+    const NoGradGuard no_grad;
+    if (!fix_step()) return false;
+    const Param& weight = nn::detail::member_param(layer, "weight");
+    weight.assign_(rounded_weight(weight.value()));
+    return true;
+  }
+
+ private:
   Tensor rounded_weight(const Tensor& w) const {
     const int64_t most = (int64_t{1} << (options.bits - 1)) - 1;
     IntList others;
@@ -127,6 +152,21 @@ class LayerRounding : public nn::Wrapper {
     const Tensor scale =
         usable(amax(abs(w.detach().to(DType::f32)), others) / static_cast<double>(most));
     return fake_quantize(w, scale, {}, {.axis = 0, .low = -most, .high = most});
+  }
+};
+
+/// The result of a module.
+class ResultRounding : public RangeRounding {
+ public:
+  explicit ResultRounding(Device device) : RangeRounding("output_fake_quant", device) {}
+  Tensor forward(nn::Module& layer, Tensor x, const Next& next) override {
+    const Tensor y = next(std::move(x));
+    return is_on(layer) ? rounded(layer, y) : y;
+  }
+  std::shared_ptr<nn::Wrapper> copy() const override {
+    auto own = std::make_shared<ResultRounding>(*this);
+    own->switches = switches->copy();
+    return own;
   }
 };
 
@@ -160,6 +200,46 @@ bool has_lora(const nn::Module& m) {
                      [](const auto& member) { return member.name.starts_with("lora_"); });
 }
 
+/// Patterns of names, and which of them have matched.
+class NamePatterns {
+ public:
+  explicit NamePatterns(const std::vector<std::string>& patterns)
+      : patterns_(patterns), used_(patterns.size()) {}
+  bool match(const std::string& name) {
+    bool any = false;
+    for (size_t i = 0; i < used_.size(); ++i)
+      if (nn::name_matches(patterns_[i], name)) {
+        used_[i] = 1;
+        any = true;
+      }
+    return any;
+  }
+  void check(const char* what) const {
+    for (size_t i = 0; i < used_.size(); ++i)
+      TD_CHECK(used_[i], Value, "'{}' matches no {} of the model", patterns_[i], what);
+  }
+
+ private:
+  const std::vector<std::string>& patterns_;
+  std::vector<char> used_;
+};
+
+/// Wrappers that are taken off again unless they are kept.
+class Added {
+ public:
+  ~Added() {
+    for (const auto& [m, w] : all_) nn::unwrap(*m, *w);
+  }
+  void wrap(nn::Module& m, const std::shared_ptr<nn::Wrapper>& w) {
+    nn::wrap(m, w);
+    all_.emplace_back(&m, w);
+  }
+  void keep() { all_.clear(); }
+
+ private:
+  std::vector<std::pair<nn::Module*, std::shared_ptr<nn::Wrapper>>> all_;
+};
+
 void set_step(const QatOptions& o, Switches& s, int64_t step) {
   const auto reached = [&](int64_t at) { return at >= 0 && step >= at; };
   s.on = reached(o.start);
@@ -177,37 +257,34 @@ std::vector<std::string> prepare_qat(nn::Module& net, const QatOptions& options)
            options.start, options.freeze_observers);
   TD_CHECK(!is_prepared(net), Value, "the net is prepared already");
   std::vector<std::string> names;
-  std::vector<char> used(options.keep_float.size());
-  const auto kept = [&](const std::string& name) {
-    bool any = false;
-    for (size_t i = 0; i < used.size(); ++i)
-      if (nn::name_matches(options.keep_float[i], name)) {
-        used[i] = 1;
-        any = true;
-      }
-    return any;
-  };
-  std::vector<nn::Module*> layers, norms;
+  NamePatterns kept(options.keep_float), results(options.round_outputs);
+  std::vector<nn::Module*> layers, norms, rounded;
+  Device device;
   for (const auto& [path, m] : net.named_modules()) {
     if (nn::detail::as_batch_norm(*m)) norms.push_back(m);
-    if (!is_rounded(*m) || kept(path)) continue;
+    if (results.match(path)) rounded.push_back(m);
+    if (!is_rounded(*m) || kept.match(path)) continue;
     TD_CHECK(!has_lora(*m), Value, "'{}' has a LoRA update\nCall merge_lora() first.", path);
+    device = nn::detail::member_param(*m, "weight").device();
     layers.push_back(m);
     names.push_back(path);
   }
-  for (size_t i = 0; i < used.size(); ++i)
-    TD_CHECK(used[i], Value, "'{}' matches no Linear or convolution of the model",
-             options.keep_float[i]);
+  kept.check("Linear or convolution");
+  results.check("module");
   TD_CHECK(!names.empty(), Value,
            "the model has no Linear layer and no convolution: there is nothing to quantise");
+  Added added;
   const auto add = [&](nn::Module& m, const auto& w) {
     w->options = options;
     set_step(options, *w->switches, 0);
-    nn::wrap(m, w);
+    added.wrap(m, w);
   };
   for (nn::Module* m : layers)
     add(*m, std::make_shared<LayerRounding>(nn::detail::member_param(*m, "weight").device()));
   for (nn::Module* m : norms) add(*m, std::make_shared<NormFreezing>());
+  // Around what is there: a norm's results as they leave it.
+  for (nn::Module* m : rounded) add(*m, std::make_shared<ResultRounding>(device));
+  added.keep();
   return names;
 }
 
@@ -219,14 +296,18 @@ bool is_prepared(nn::Module& net) {
 
 size_t fix_rounding(nn::Module& net) {
   size_t layers = 0;
-  for (const auto& [path, m] : net.named_modules())
+  for (const auto& [path, m] : net.named_modules()) {
     if (const auto w = nn::wrapper_of<LayerRounding>(*m)) layers += w->fix(*m);
+    if (const auto w = nn::wrapper_of<ResultRounding>(*m)) w->fix_step();
+  }
   return layers;
 }
 
 void set_qat_step(nn::Module& net, int64_t step) {
   for (const auto& [path, m] : net.named_modules()) {
-    if (const auto w = nn::wrapper_of<LayerRounding>(*m)) set_step(w->options, *w->switches, step);
+    for (const std::shared_ptr<nn::Wrapper>& w : nn::wrappers(*m))
+      if (const auto r = std::dynamic_pointer_cast<RangeRounding>(w))
+        set_step(r->options, *r->switches, step);
     if (const auto w = nn::wrapper_of<NormFreezing>(*m)) set_step(w->options, *w->switches, step);
   }
 }

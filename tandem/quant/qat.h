@@ -28,6 +28,7 @@ struct QatOptions {
   int64_t freeze_observers = -1;
   int64_t freeze_batch_norms = -1;
   std::vector<std::string> keep_float = {};
+  std::vector<std::string> round_outputs = {};
 
   template <class V>
   void fields(V& v) {
@@ -51,19 +52,25 @@ struct QatOptions {
        .at_least = -1,
        .resumable = true});
     v("keep_float", keep_float, {.doc = "patterns of layers that stay in floating point"});
+    v("round_outputs", round_outputs,
+      {.doc =
+           "patterns of modules whose results are rounded, too, as those that residual sums add"});
   }
 };
 
 /// Round the input (u8, one scale) and the weight (symmetric) of every Linear and convolution in
 /// `net`, with straight-through gradients (fake_quantize). Ranges of inputs are observed in
 /// training mode alone and are buffers, "conv1.input_fake_quant.min_val" and ".max_val" [];
-/// names of parameters stay. In evaluation mode a layer rounds once it has observed a range. With a
+/// names of parameters stay. The results of modules that options.round_outputs names are rounded in
+/// the same way ("bn2.output_fake_quant.min_val"): operands of residual sums, which no layer reads,
+/// get learned steps so. In evaluation mode a layer rounds once it has observed a range. With a
 /// scale for each output, a batch norm that follows needs no folding in training: its factor scales
 /// weight and step alike.
 /// Network (network.h) finds the steps that such a net has learned: Calibrated(...).quantised() is
 /// its conversion to integers, and takes no data where every rounded value was observed.
 /// Returns the layers' names. Throws Value where there are none, for a pattern that matches none,
-/// for layers with a LoRA update and for a net that is prepared already.
+/// for layers with a LoRA update and for a net that is prepared already; Unsupported where the
+/// results of a module that does not take one tensor are to be rounded.
 TD_API std::vector<std::string> prepare_qat(nn::Module& net, const QatOptions& options = {});
 /// Whether a layer of it is prepared.
 TD_API bool is_prepared(nn::Module& net);

@@ -68,9 +68,14 @@ LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel, cons
   return c;
 }
 
+int64_t code_bytes(const Layer& layer, const QuantizeOptions& options) {
+  constexpr int64_t kNibble = 4;
+  const bool packed = options.weight_bits <= kNibble && layer.most_code <= 7 && !options.dynamic;
+  return packed ? (layer.weight.numel() + 1) / 2 : layer.weight.numel();
+}
+
 Tensor weight_of(const LayerCodes& codes, const Layer& layer) {
-  return dequantize_linear(as_constant(codes.weight), as_constant(codes.scale),
-                           as_constant(zeros(codes.scale.shape(), DType::i8)), layer.axis);
+  return dequantize_linear(as_constant(codes.weight), as_constant(codes.scale), {}, layer.axis);
 }
 
 Quantized::Quantized(const Network& net, Plan plan, std::vector<Step> steps,
@@ -107,7 +112,7 @@ int64_t Quantized::weight_bytes() const {
     const int64_t biases = l.bias.defined() ? l.bias.numel() : 0;
     const bool codes = codes_[i].weight.defined();
     const int64_t steps = options_.dynamic ? 1 : 2;  // of the weight, of the bias
-    bytes += codes ? l.weight.numel() + 4 * (biases + steps * codes_[i].scale.numel())
+    bytes += codes ? code_bytes(l, options_) + 4 * (biases + steps * codes_[i].scale.numel())
                    : 4 * (l.weight.numel() + biases);
   }
   return bytes;

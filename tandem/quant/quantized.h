@@ -24,6 +24,9 @@ struct LayerCodes {
 /// (of adaround.h) says which entries are rounded up; undefined: all go to the nearest code.
 TD_API LayerCodes round_layer(const Layer& layer, float x_scale, bool per_channel,
                               const Tensor& up = {});
+/// Bytes of the codes of its weight in a file: two to a byte where QuantizeOptions::weight_bits
+/// says that 4 bits hold them.
+TD_API int64_t code_bytes(const Layer& layer, const QuantizeOptions& options);
 /// What the codes of the weight stand for.
 TD_API Tensor weight_of(const LayerCodes& codes, const Layer& layer);
 

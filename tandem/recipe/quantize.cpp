@@ -68,8 +68,9 @@ class Quantising {
         if (!p.shape.empty() && p.shape[0] < 0) onnx.dynamic.push_back(p.name + ":0=batch");
     export_ = export_options(model_, onnx, !file || !onnx.dynamic.empty());
     export_.external_data = false;
-    constexpr int kWideCodes = 21;  // the first opset with codes of 16 bits
-    if (o.quant.activations == DType::i16) export_.opset = std::max(export_.opset, kWideCodes);
+    constexpr int kOtherCodes = 21;  // the first opset with codes of 16 and of 4 bits
+    if (o.quant.activations == DType::i16 || (o.quant.weight_bits <= 4 && !o.quant.dynamic))
+      export_.opset = std::max(export_.opset, kOtherCodes);
     // One sample at a time where the batch is fixed.
     fixed_ = std::none_of(export_.dynamic.begin(), export_.dynamic.end(),
                           [](const DynamicDim& d) { return d.dim == 0; });

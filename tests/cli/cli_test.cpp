@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tool as a user calls it: exit codes, JSON, help, near misses. The path is $TANDEM_TOOL.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -136,6 +137,35 @@ TEST_F(Tool, WritesModelsForBrowsersAndMeasuresThem) {
   EXPECT_TRUE(has(r.text, "beyond the weights")) << r.text;
   for (const char* file : {"/net.wasm", "/net.mjs", "/net.d.mts", "/draw.html"})
     EXPECT_TRUE(tandem::file_exists(dir + file)) << file;
+}
+
+TEST_F(Tool, WritesModelsForPhones) {
+  const std::string dir = ::testing::TempDir() + "cli_phone";
+  std::filesystem::remove_all(dir);
+  const Result r =
+      tool("compile lenet --target android --package com.example.net -o " + dir + " 2>/dev/null");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "arena   23520 bytes")) << r.text;
+  for (const char* file :
+       {"/make_aar.sh", "/src/main/java/com/example/net/Net.java", "/src/main/cpp/net_jni.c"})
+    EXPECT_TRUE(tandem::file_exists(dir + file)) << file;
+  EXPECT_EQ(access((dir + "/make_aar.sh").c_str(), X_OK), 0);
+  EXPECT_EQ(tool("compile lenet --target apple -o " + dir + " 2>/dev/null").code, 0);
+  EXPECT_TRUE(tandem::file_exists(dir + "/Sources/CNet/include/module.modulemap"));
+  const Result e = tool("compile lenet --target android --package 1x -o " + dir + " 2>&1");
+  EXPECT_TRUE(has(e.text, "'1x' is not the name of a Java package")) << e.text;
+}
+
+TEST_F(Tool, QuantisesWithoutDataAndWritesThePage) {
+  const std::string dir = ::testing::TempDir() + "cli_quantize/";
+  std::filesystem::create_directories(dir);
+  const Result r = tool("quantize lenet " + dir + "q.onnx --method dynamic --report " + dir +
+                        "q.html 2>/dev/null");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "each call its own range")) << r.text;
+  EXPECT_TRUE(has(tandem::read_file(dir + "q.html"), "3 of 5"));
+  const Result e = tool("quantize lenet " + dir + "q.onnx --method dynami 2>&1");
+  EXPECT_EQ(e.code, 1) << e.text;
 }
 
 TEST_F(Tool, ConvertsModelsToOnnx) {

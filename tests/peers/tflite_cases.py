@@ -259,6 +259,13 @@ def numbers(random):
     yield "SVDF", remembered(random), 0
     yield "LSTM", recurrent(random, False, False), 0
     yield "LSTM with peepholes", recurrent(random, True, True), 0
+    for relu in (False, True):
+        yield "RNN", plain_recurrent(random, 24, relu), 0
+        yield "RNN of a sequence", plain_recurrent(random, 35, relu, relu), 0
+        for merge in (False, True):
+            yield "RNN both ways", plain_recurrent(random, 46, relu, relu, merge), 0
+            # The interpreter mixes up the states of two samples where results are merged and the batch comes first.
+            yield "LSTM both ways", recurrent(random, relu, relu, 1 if merge else 2, merge=merge, both=True), 0
 
 
 def detections(random, anchors=60, classes=5, each=1, most=10):
@@ -287,7 +294,27 @@ def remembered(random, batch=2, size=4, units=3, rank=2, steps=5):
     return m
 
 
-def recurrent(random, time_major, peepholes, batch=2, steps=4, size=3, units=5):
+def plain_recurrent(random, code, relu, time_major=False, merge=False, batch=2, steps=4, size=3, units=5):
+    m, both = Model(random), code == 46
+    shape = [batch] if code == 24 else [steps, batch] if time_major else [batch, steps]
+    inputs = [m.input("f32", shape + [size])]
+    for _ in range(1 + both):
+        inputs += [m.tensor("f32", s, value=m.values("f32", s) * np.float32(0.4))
+                   for s in ([units, size], [units, units], [units])]
+        inputs.append(m.tensor("f32", [batch, units]))
+        m.graph.tensors[inputs[-1]].isVariable = True
+    fields = dict(fusedActivationFunction=1 if relu else 4)
+    if code != 24:
+        fields["timeMajor"] = time_major
+    if both:
+        fields["mergeOutputs"] = merge
+        inputs += [-1] * 3
+    outputs = [m.tensor("f32", shape + [units * (1 + merge)]) for _ in range(1 + (both and not merge))]
+    m.op(code, inputs, outputs, {24: "RNN", 35: "SequenceRNN", 46: "BidirectionalSequenceRNN"}[code], **fields)
+    return m
+
+
+def recurrent(random, time_major, peepholes, batch=2, steps=4, size=3, units=5, merge=False, both=False):
     m = Model(random)
     shape = [steps, batch] if time_major else [batch, steps]
     x = m.input("f32", shape + [size])
@@ -295,12 +322,18 @@ def recurrent(random, time_major, peepholes, batch=2, steps=4, size=3, units=5):
     def weight(*s):
         return m.tensor("f32", s, value=m.values("f32", list(s)) * np.float32(0.5))
 
-    inputs = [x] + [weight(units, size) for _ in range(4)] + [weight(units, units) for _ in range(4)]
-    inputs += [weight(units) if peepholes else -1 for _ in range(3)] + [weight(units) for _ in range(4)] + [-1, -1]
-    for _ in range(2):
+    inputs = [x]
+    for _ in range(1 + both):
+        inputs += [weight(units, size) for _ in range(4)] + [weight(units, units) for _ in range(4)]
+        inputs += [weight(units) if peepholes else -1 for _ in range(3)] + [weight(units) for _ in range(4)] + [-1, -1]
+    for _ in range(2 + 2 * both):
         i = m.tensor("f32", [batch, units])
         m.graph.tensors[i].isVariable = True
         inputs.append(i)
-    m.op(44, inputs + [-1] * 4, [m.tensor("f32", shape + [units])], "UnidirectionalSequenceLSTM",
-         fusedActivationFunction=4, timeMajor=time_major)
+    fields = dict(fusedActivationFunction=4, timeMajor=time_major)
+    if both:
+        outputs = [m.tensor("f32", shape + [units * (1 + merge)]) for _ in range(2 - merge)]
+        m.op(52, inputs + [-1] * 9, outputs, "BidirectionalSequenceLSTM", mergeOutputs=merge, **fields)
+    else:
+        m.op(44, inputs + [-1] * 4, [m.tensor("f32", shape + [units])], "UnidirectionalSequenceLSTM", **fields)
     return m

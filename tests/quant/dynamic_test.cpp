@@ -111,6 +111,29 @@ TEST_F(Widths, WordsLoseLessThanBytes) {
   }
 }
 
+TEST_F(Widths, TwoCodesOfFourBitsLieInAByte) {
+  QuantizeOptions options;
+  options.weight_bits = 4;
+  Network net = network();
+  const Quantized q = Calibrated(net, data(), options).quantised();
+  exported(q, folder / "four.onnx", 21);
+  const onnx::OnnxModel model = onnx::OnnxModel::load(folder / "four.onnx");
+  int64_t packed = 0;
+  for (const auto& [name, value] : model.proto().graph.initializers)
+    if (value.type() == onnx::OnnxType::i4) packed += value.tensor().numel() > 24;
+  EXPECT_EQ(packed, 3);
+  const int64_t codes = (6 * 18 + 24 * 96 + 24 * 5) / 2;
+  EXPECT_EQ(q.weight_bytes(), codes + 4 * (24 + 2 * (6 + 24 + 5)));
+  // The kernels of integers take them as they take those of 8 bits.
+  auto compiled = compile([&](const Tensor& v) { return model({v})[0]; }, {.same_bits = false});
+  EXPECT_GT(decibels_of(q({&x, 1})[0], compiled(x)), 40);
+  EXPECT_EQ(test::count_ops(compiled.executable(), op::packed_integer_matmul), 2);
+  exported(q, folder / "old.onnx", 18);
+  const onnx::OnnxModel old = onnx::OnnxModel::load(folder / "old.onnx");
+  for (const auto& [name, value] : old.proto().graph.initializers)
+    EXPECT_NE(value.type(), onnx::OnnxType::i4) << name;
+}
+
 TEST_F(Widths, FewerBitsOfWeightsCostMore) {
   double last = 100;
   for (const int64_t bits : {8, 6, 4, 2}) {

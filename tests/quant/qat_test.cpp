@@ -217,6 +217,52 @@ TEST(Qat, SumsAreCalibratedAndTheRestIsLearned) {
   EXPECT_GT(sqnr({&want, 1}, {&got, 1}), 30);
 }
 
+// The same sum where the results of the norm and of the activation are rounded in training: then
+// there is nothing left to calibrate, and the integers are those of training.
+struct QatSum : QatBlock {
+  nn::ReLU act;
+  QatSum() { TD_REGISTER(act); }
+  Tensor forward(const Tensor& x) {
+    const Tensor y = relu(a(x));
+    return head(act(norm(b(y)) + y).mean({2, 3}));
+  }
+};
+
+TEST(Qat, OperandsOfSumsAreLearnedToo) {
+  manual_seed(12);
+  QatSum net;
+  prepare_qat(net, {.round_outputs = {"norm", "act"}});
+  for (int64_t i = 0; i < 6; ++i) {
+    set_qat_step(net, i);
+    net.forward(batch(i));
+  }
+  net.eval();
+  const Tensor x = batch(1);
+  const Forward f = [&](std::span<const Tensor> in) {
+    return std::vector<Tensor>{net.forward(in[0])};
+  };
+  Network network(f, std::vector<Spec>{spec_of(x)});
+  EXPECT_EQ(network.learned().size(), 5u);
+  const Quantized q = Calibrated(network, [](const auto&) {}, {}).quantised();
+  const StateDict state = net.state_dict();
+  const auto number = [&](const char* name) { return state.find(name)->item<float>(); };
+  const float span =
+      number("norm.output_fake_quant.max_val") - number("norm.output_fake_quant.min_val");
+  const Node& norm = *network.layers()[1].norm;
+  int found = 0;
+  for (size_t i = 0; i < q.plan().sites().size(); ++i)
+    if (q.plan().sites()[i].value == ValueId{norm.index, 0}) {
+      EXPECT_FLOAT_EQ(q.steps()[i].scale, span / 255);
+      ++found;
+    }
+  EXPECT_EQ(found, 1);
+  const NoGradGuard no_grad;
+  const Tensor want = net.forward(x), got = q({&x, 1})[0];
+  EXPECT_GT(sqnr({&want, 1}, {&got, 1}), 45);
+  EXPECT_EQ(fix_rounding(net), 3u);
+  EXPECT_EQ(numbers(net.forward(x)), numbers(want));
+}
+
 TEST(Qat, FixedRoundingIsTheSameNet) {
   QatNet net = made({.bits = 5, .keep_float = {}});
   EXPECT_EQ(fix_rounding(net), 0u);  // it has seen nothing
@@ -256,6 +302,7 @@ TEST(Qat, SaysWhatItWants) {
   refused("Freeze them later", [&] { prepare_qat(net, {.start = 4, .freeze_observers = 4}); });
   refused("'c*' matches no Linear or convolution",
           [&] { prepare_qat(net, {.keep_float = {"c*"}}); });
+  refused("'c*' matches no module", [&] { prepare_qat(net, {.round_outputs = {"c*"}}); });
   EXPECT_FALSE(is_prepared(net));
   prepare_qat(net);
   EXPECT_TRUE(is_prepared(net));

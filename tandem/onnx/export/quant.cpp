@@ -9,7 +9,7 @@ namespace tandem::onnx {
 namespace {
 
 constexpr int kHalfScales = 19;  ///< the first opset whose scales may have 16 bits
-constexpr int kWideCodes = 21;   ///< the first one whose codes may
+constexpr int kOtherCodes = 21;  ///< the first one whose codes may have 16, or 4
 
 bool scale_fits(const OnnxExportCall& c, DType real) {
   const DType scale = c.dtype(1);
@@ -36,21 +36,42 @@ OnnxAttributes axis_of(const OnnxExportCall& c, int64_t axis) {
 
 bool export_quantize(OnnxExportCall& c) {
   const auto& a = c.get_attrs<QuantizeAttrs>();
-  if (!scale_fits(c, c.dtype(0)) || (a.dtype == DType::i16 && c.b.opset() < kWideCodes))
+  if (!scale_fits(c, c.dtype(0)) || (a.dtype == DType::i16 && c.b.opset() < kOtherCodes))
     return false;
   c.set(0, c.b.node("QuantizeLinear", {c.x(0), step_of(c, 1), zero_of(c, a.dtype)},
                     axis_of(c, a.axis)));
   return true;
 }
 
+// Operand i, constant codes of i8 that 4 bits hold, as such; "": others.
+std::string nibbles_of(OnnxExportCall& c, size_t i) {
+  if (c.dtype(i) != DType::i8 || c.b.opset() < kOtherCodes) return "";
+  const OnnxValue* v = c.b.constant_named(c.x(i));
+  if (!v || v->tensor().numel() == 0) return "";
+  for (const int64_t code : v->tensor().to_vector<int64_t>())
+    if (code < -8 || code > 7) return "";
+  const bool single = i > 0 && is_single(c.shape(i));
+  return c.b.constant(OnnxValue(single ? v->tensor().reshape({}) : v->tensor(), OnnxType::i4));
+}
+
 bool export_dequantize(OnnxExportCall& c) {
   const DType codes = c.dtype(0);
-  if (!scale_fits(c, c.out[0].dtype) || (codes == DType::i16 && c.b.opset() < kWideCodes) ||
+  if (!scale_fits(c, c.out[0].dtype) || (codes == DType::i16 && c.b.opset() < kOtherCodes) ||
       (codes == DType::i32 && c.has(2)))
     return false;
+  const OnnxAttributes axis = axis_of(c, c.get_attrs<QuantizeAttrs>().axis);
+  const std::string nibbles = nibbles_of(c, 0);
+  const Shape step = is_single(c.shape(1)) ? Shape() : c.shape(1);
+  const std::string nibble_zero = nibbles.empty() ? ""
+                                  : c.has(2)
+                                      ? nibbles_of(c, 2)
+                                      : c.b.constant(OnnxValue(zeros(step, codes), OnnxType::i4));
+  if (!nibble_zero.empty()) {
+    c.set(0, c.b.node("DequantizeLinear", {nibbles, step_of(c, 1), nibble_zero}, axis));
+    return true;
+  }
   c.set(0, c.b.node("DequantizeLinear",
-                    {c.x(0), step_of(c, 1), codes == DType::i32 ? "" : zero_of(c, codes)},
-                    axis_of(c, c.get_attrs<QuantizeAttrs>().axis)));
+                    {c.x(0), step_of(c, 1), codes == DType::i32 ? "" : zero_of(c, codes)}, axis));
   return true;
 }
 

@@ -129,9 +129,14 @@ std::string OnnxBuilder::slice(const std::string& x, int64_t axis, Dim start, Di
 
 // ---- constants
 
-std::string OnnxBuilder::constant(const Tensor& v) {
-  const OnnxValue value(v.contiguous());
-  std::string key = v.shape().to_string() + to_string(v.dtype()) + raw_bytes(value);
+const OnnxValue* OnnxBuilder::constant_named(const std::string& name) const {
+  for (const auto& [own, value] : model.graph.initializers)
+    if (own == name) return &value;
+  return nullptr;
+}
+
+std::string OnnxBuilder::constant(const OnnxValue& value) {
+  std::string key = value.tensor().shape().to_string() + to_string(value.type()) + raw_bytes(value);
   if (const auto at = constants_.find(key); at != constants_.end()) return at->second;
   const std::string name = unique("constant");
   model.graph.initializers.emplace_back(name, value);

@@ -52,7 +52,10 @@ class OnnxBuilder {
   std::string slice(const std::string& x, int64_t axis, Dim start, Dim end, int64_t step = 1);
 
   // ---- constants, deduplicated
-  std::string constant(const Tensor& v);
+  std::string constant(const Tensor& v) { return constant(OnnxValue(v.contiguous())); }
+  std::string constant(const OnnxValue& v);
+  /// The constant of that name; nullptr: it is none.
+  const OnnxValue* constant_named(const std::string& name) const;
   std::string ints(const std::vector<int64_t>& v);
   /// A 0-d tensor.
   std::string number(const Scalar& v, DType dtype);

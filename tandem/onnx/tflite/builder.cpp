@@ -21,8 +21,8 @@ void TfliteBuilder::fail(const std::string& reason) const {
 }
 
 std::vector<std::span<const TfliteRow>> tflite_rows() {
-  return {tflite_plain_rows(), tflite_layer_rows(), tflite_shape_rows(), tflite_control_rows(),
-          tflite_custom_rows()};
+  return {tflite_plain_rows(), tflite_layer_rows(),   tflite_recurrent_rows(),
+          tflite_shape_rows(), tflite_control_rows(), tflite_custom_rows()};
 }
 const TfliteRow* find_tflite_row(const TfliteOp& op) {
   for (const auto& family : tflite_rows())

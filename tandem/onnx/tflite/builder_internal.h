@@ -98,6 +98,7 @@ struct TfliteCall {
 std::vector<std::span<const TfliteRow>> tflite_rows();
 std::span<const TfliteRow> tflite_plain_rows();
 std::span<const TfliteRow> tflite_layer_rows();
+std::span<const TfliteRow> tflite_recurrent_rows();
 std::span<const TfliteRow> tflite_shape_rows();
 std::span<const TfliteRow> tflite_control_rows();
 std::span<const TfliteRow> tflite_custom_rows();

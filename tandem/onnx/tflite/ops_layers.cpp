@@ -152,44 +152,6 @@ void tflite_svdf(TfliteCall& c) {
   c.set(0, y);
 }
 
-// Four gates, each with its weights of inputs (1-4) and of states (5-8), peepholes (9-11) and
-// biases (12-15), by TFLite's order: input, forget, cell, output. ONNX wants i, o, f, c, and the
-// peepholes i, o, f. States (18, 19) are variables.
-void tflite_sequence_lstm(TfliteCall& c) {
-  if (c.small(0) != 4) c.lacks("an activation other than tanh");
-  if (c.has(16) || c.has(17)) c.lacks("a projection");
-  for (size_t i = 20; i < 24; ++i)
-    if (c.has(i)) c.lacks("layer normalisation");
-  if (!c.has(1)) c.lacks("coupled gates");
-  if (c.real(1) != 0) c.lacks("a clipped cell");
-  const int64_t units = size_at(c, c.tensor(2), 2, 0);
-  const auto gates = [&](size_t first, std::initializer_list<size_t> order) {
-    Names parts;
-    for (const size_t g : order) parts.push_back(c.wide(first + g));
-    return c.onnx("Unsqueeze",
-                  {c.onnx("Concat", std::move(parts), {onnx_int("axis", 0)}), c.list({0})});
-  };
-  const bool time_major = c.flag(3);
-  std::string x = c.x(0);
-  if (!time_major) x = c.onnx("Transpose", {x}, {onnx_ints("perm", {1, 0, 2})});
-  Names in{x, gates(1, {0, 3, 1, 2}), gates(5, {0, 3, 1, 2})};
-  const std::string zeros =
-      c.b.constant("zeros", OnnxValue(tandem::zeros(Shape(1, 4 * units), DType::f32)));
-  in.push_back(c.has(13) ? c.onnx("Concat", {gates(12, {0, 3, 1, 2}), zeros}, {onnx_int("axis", 1)})
-                         : std::string());
-  in.push_back("");
-  for (const size_t state : {18, 19}) in.push_back(c.onnx("Unsqueeze", {c.x(state), c.list({0})}));
-  if (c.has(10)) in.push_back(gates(9, {0, 2, 1}));
-  const Names y = c.many("LSTM", "", std::move(in), 3, {onnx_int("hidden_size", units)});
-  std::string all = c.onnx("Squeeze", {y[0], c.list({1})});
-  if (!time_major) all = c.onnx("Transpose", {all}, {onnx_ints("perm", {1, 0, 2})});
-  for (const size_t k : {1, 2}) {
-    const std::string after = c.onnx("Squeeze", {y[k], c.list({0})});
-    c.b.set_value(c.scope, c.op.in[17 + k], after, false);
-  }
-  c.set(0, all);
-}
-
 }  // namespace
 
 std::span<const TfliteRow> tflite_layer_rows() {
@@ -206,7 +168,6 @@ std::span<const TfliteRow> tflite_layer_rows() {
       {17, "MAX_POOL_2D", tflite_pool, "MaxPool", 5, Codes::moved},
       {12, "L2_POOL_2D", tflite_l2_pool, nullptr, 5},
       {27, "SVDF", tflite_svdf, nullptr, 1},
-      {44, "UNIDIRECTIONAL_SEQUENCE_LSTM", tflite_sequence_lstm},
   };
   return kRows;
 }

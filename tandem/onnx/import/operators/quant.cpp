@@ -167,7 +167,9 @@ void dequantize_linear(OnnxCall& c) {
   const int64_t wanted = c.attr("output_dtype", 0);
   const DType scale_type = c.x(1).dtype();
   const DType result = wanted ? info_of(static_cast<OnnxType>(wanted)).carrier : scale_type;
-  if ((onnx_codes(c.type(0)) || c.type(0) == OnnxType::i32) && block == 0 && result == scale_type)
+  const bool held = c.type(0) == OnnxType::i4 || c.type(0) == OnnxType::u4;
+  if ((onnx_codes(c.type(0)) || held || c.type(0) == OnnxType::i32) && block == 0 &&
+      result == scale_type)
     return c.set(0, tandem::dequantize_linear(x, c.x(1), c.x_or_none(2), axis));
   Tensor y = x.to(x.dtype() == DType::i32 ? DType::f64 : DType::f32);
   if (c.has(2)) y = y - onnx_beside(c.x(2), x, axis, block).to(y.dtype());
