@@ -9,6 +9,7 @@
 #include "tandem/quant/calibrate.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/quant/captured_helper.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
@@ -28,7 +29,7 @@ struct Net : nn::Module {
   }
 };
 
-struct Made {
+struct Made : Captured {
   Made() {
     manual_seed(4);
     net = std::make_shared<Net>();
@@ -40,18 +41,7 @@ struct Made {
   Network network() const {
     return Network(f, std::vector<Spec>{Spec(DType::f32, Shape(Dim::symbol("batch"), 3, 8, 8))});
   }
-  Batches data() const {
-    return [this](const std::function<void(std::span<const Tensor>)>& see) {
-      for (const Tensor& x : batches) see({&x, 1});
-    };
-  }
-  Tensor want() const {
-    const NoGradGuard no_grad;
-    return f({&batches[0], 1})[0];
-  }
   std::shared_ptr<Net> net;
-  std::vector<Tensor> batches;
-  Forward f;
 };
 
 double apart(const Tensor& a, const Tensor& b) { return amax(abs(a - b)).item<double>(); }

@@ -6,6 +6,7 @@
 #include "tandem/quant/adaround.h"
 #include "tandem/quant/smooth.h"
 #include "tandem/tandem.h"
+#include "tests/quant/captured_helper.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
@@ -21,19 +22,8 @@ Tensor correlated(int64_t rows, int64_t inputs) {
   return matmul(randn({rows, 6}), directions) + randn({rows, inputs}) * 0.05;
 }
 
-struct Case {
-  Forward f;
-  std::vector<Tensor> batches;
+struct Case : Captured {
   Network network() const { return Network(f, std::vector<Spec>{spec_of(batches[0])}); }
-  Batches data() const {
-    return [this](const std::function<void(std::span<const Tensor>)>& see) {
-      for (const Tensor& x : batches) see({&x, 1});
-    };
-  }
-  Tensor want() const {
-    const NoGradGuard no_grad;
-    return f({&batches[0], 1})[0];
-  }
   double decibels_with(const QuantizeOptions& options, int* smoothed = nullptr) const {
     Network net = network();
     if (options.smooth > 0) {
