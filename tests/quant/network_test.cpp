@@ -9,6 +9,7 @@
 #include "tandem/quant/calibrate.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/quant/network_helper.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
@@ -40,11 +41,7 @@ struct Made {
   Network network() const {
     return Network(f, std::vector<Spec>{Spec(DType::f32, Shape(Dim::symbol("batch"), 3, 8, 8))});
   }
-  Batches data() const {
-    return [this](const std::function<void(std::span<const Tensor>)>& see) {
-      for (const Tensor& x : batches) see({&x, 1});
-    };
-  }
+  Batches data() const { return batches_of(batches); }
   Tensor want() const {
     const NoGradGuard no_grad;
     return f({&batches[0], 1})[0];
@@ -55,7 +52,6 @@ struct Made {
 };
 
 double apart(const Tensor& a, const Tensor& b) { return amax(abs(a - b)).item<double>(); }
-double decibels(const Tensor& want, const Tensor& got) { return sqnr({&want, 1}, {&got, 1}); }
 
 TEST(QuantNetwork, FoldsNormsAndEqualises) {
   const Made m;
