@@ -272,4 +272,26 @@ inline std::string tflite_branches() {
   return f.bytes();
 }
 
+/// One unit, h = relu(2 x - h before + 1), over three steps, or two of them in both directions.
+inline std::string tflite_recurrent(bool both) {
+  TfliteFile f;
+  const int x = f.tensor("x", TfliteFile::f32, {1, 3, 1});
+  const int w = f.constant<float>("w", TfliteFile::f32, {1, 1}, {2}),
+            r = f.constant<float>("r", TfliteFile::f32, {1, 1}, {-1}),
+            b = f.constant<float>("b", TfliteFile::f32, {1}, {1});
+  std::vector<int32_t> in = {x}, out;
+  for (int k = 0; k < 1 + both; ++k) {
+    const int h = f.tensor(k ? "back" : "h", TfliteFile::f32, {1, 1});
+    f.variable(h);
+    in.insert(in.end(), {w, r, b, h});
+    out.push_back(f.tensor(k ? "z" : "y", TfliteFile::f32, {1, 3, 1}));
+  }
+  io::FlatWriter options;
+  options.add<uint8_t>(0, 0);
+  options.add<int8_t>(1, 1);
+  f.op(both ? 46 : 35, in, out, options);
+  f.graph("main", {x}, out);
+  return f.bytes();
+}
+
 }  // namespace tandem::onnx

@@ -118,24 +118,7 @@ TEST_F(TfliteTest, MemoryOfFilters) {
 // One unit, h = relu(2 x - h before + 1), in both directions; the states stay from call to call.
 TEST_F(TfliteTest, RecurrentNetsRemember) {
   for (const bool both : {false, true}) {
-    TfliteFile f;
-    const int x = f.tensor("x", TfliteFile::f32, {1, 3, 1});
-    const int w = f.constant<float>("w", TfliteFile::f32, {1, 1}, {2}),
-              r = f.constant<float>("r", TfliteFile::f32, {1, 1}, {-1}),
-              b = f.constant<float>("b", TfliteFile::f32, {1}, {1});
-    std::vector<int32_t> in = {x}, out;
-    for (int k = 0; k < 1 + both; ++k) {
-      const int h = f.tensor(k ? "back" : "h", TfliteFile::f32, {1, 1});
-      f.variable(h);
-      in.insert(in.end(), {w, r, b, h});
-      out.push_back(f.tensor(k ? "z" : "y", TfliteFile::f32, {1, 3, 1}));
-    }
-    io::FlatWriter options;
-    options.add<uint8_t>(0, 0);
-    options.add<int8_t>(1, 1);
-    f.op(both ? 46 : 35, in, out, options);
-    f.graph("main", {x}, out);
-    OnnxStepper step(load(f.bytes()));
+    OnnxStepper step(load(tflite_recurrent(both)));
     const Tensor v = tensor({1.0f, 0.0f, 3.0f}).reshape({1, 3, 1});
     EXPECT_EQ(step({v})[0].to_vector<float>(), (std::vector<float>{3, 0, 7}));
     const std::vector<Tensor> second = step({v});

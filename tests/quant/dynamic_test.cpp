@@ -14,13 +14,12 @@
 #include "tandem/tandem.h"
 #include "tests/compile/helpers.h"
 #include "tests/io/io_helper.h"
+#include "tests/quant/network_helper.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
 namespace tandem::quant {
 namespace {
-
-double decibels_of(const Tensor& want, const Tensor& got) { return sqnr({&want, 1}, {&got, 1}); }
 
 // A weight [outputs, inputs] that codes of 8 bits hold exactly.
 Tensor on_codes(int64_t outputs, int64_t inputs) {
@@ -57,7 +56,7 @@ struct Widths : testing::Test {
     std::map<std::string, int> ops;
     const onnx::OnnxModel model = onnx::OnnxModel::load(file);
     for (const onnx::OnnxNode& n : model.proto().graph.nodes) ++ops[n.op];
-    EXPECT_GT(decibels_of(q({&x, 1})[0], model({x})[0]), 60);
+    EXPECT_GT(decibels(q({&x, 1})[0], model({x})[0]), 60);
     return ops;
   }
   Forward f;
@@ -74,11 +73,11 @@ TEST_F(Widths, EachCallRoundsWhatLinearLayersRead) {
   const Quantized q = c.quantised();
   EXPECT_FALSE(q.plan().is_quantised(0));
   EXPECT_TRUE(q.plan().is_quantised(1) && q.plan().is_quantised(2));
-  EXPECT_GT(decibels_of(want(), q({&x, 1})[0]), 35);
+  EXPECT_GT(decibels(want(), q({&x, 1})[0]), 35);
   // Inputs a thousand times as large get steps a thousand times as large.
   const Tensor large = x * 1000.0;
   const NoGradGuard no_grad;
-  EXPECT_GT(decibels_of(f({&large, 1})[0], q({&large, 1})[0]), 35);
+  EXPECT_GT(decibels(f({&large, 1})[0], q({&large, 1})[0]), 35);
   const int64_t conv = 6 * 2 * 9 * 4;
   EXPECT_EQ(q.weight_bytes(), conv + 24 * 96 + 4 * (24 + 24) + 24 * 5 + 4 * 5);
   const auto ops = exported(q, folder / "d.onnx", 18);
@@ -86,7 +85,7 @@ TEST_F(Widths, EachCallRoundsWhatLinearLayersRead) {
   EXPECT_EQ(ops.at("MatMulInteger"), 2);
   EXPECT_EQ(ops.count("MatMul") + ops.count("Gemm") + ops.count("QuantizeLinear"), 0u);
   auto compiled = compile([&](const Tensor& v) { return q({&v, 1})[0]; }, {.same_bits = false});
-  EXPECT_GT(decibels_of(q({&x, 1})[0], compiled(x)), 60);
+  EXPECT_GT(decibels(q({&x, 1})[0], compiled(x)), 60);
   EXPECT_EQ(test::count_ops(compiled.executable(), op::packed_integer_matmul), 2);
 }
 
@@ -99,7 +98,7 @@ TEST_F(Widths, WordsLoseLessThanBytes) {
     options.activations = t;
     Network net = network();
     const Quantized q = Calibrated(net, data(), options).quantised();
-    const double now = decibels_of(want(), q({&x, 1})[0]);
+    const double now = decibels(want(), q({&x, 1})[0]);
     EXPECT_GT(now, last + 35);
     last = now;
     const auto ops = exported(q, folder / "w.onnx", 21);
@@ -126,7 +125,7 @@ TEST_F(Widths, TwoCodesOfFourBitsLieInAByte) {
   EXPECT_EQ(q.weight_bytes(), codes + 4 * (24 + 2 * (6 + 24 + 5)));
   // The kernels of integers take them as they take those of 8 bits.
   auto compiled = compile([&](const Tensor& v) { return model({v})[0]; }, {.same_bits = false});
-  EXPECT_GT(decibels_of(q({&x, 1})[0], compiled(x)), 40);
+  EXPECT_GT(decibels(q({&x, 1})[0], compiled(x)), 40);
   EXPECT_EQ(test::count_ops(compiled.executable(), op::packed_integer_matmul), 2);
   exported(q, folder / "old.onnx", 18);
   const onnx::OnnxModel old = onnx::OnnxModel::load(folder / "old.onnx");
@@ -142,7 +141,7 @@ TEST_F(Widths, FewerBitsOfWeightsCostMore) {
     options.activations = DType::i16;
     Network net = network();
     const Quantized q = Calibrated(net, data(), options).quantised();
-    const double now = decibels_of(want(), q({&x, 1})[0]);
+    const double now = decibels(want(), q({&x, 1})[0]);
     EXPECT_LT(now, last - 3) << bits;
     last = now;
     const int64_t most = (int64_t{1} << (bits - 1)) - 1;

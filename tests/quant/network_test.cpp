@@ -9,7 +9,7 @@
 #include "tandem/quant/calibrate.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
-#include "tests/quant/captured_helper.h"
+#include "tests/quant/network_helper.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
@@ -29,7 +29,7 @@ struct Net : nn::Module {
   }
 };
 
-struct Made : Captured {
+struct Made {
   Made() {
     manual_seed(4);
     net = std::make_shared<Net>();
@@ -41,11 +41,17 @@ struct Made : Captured {
   Network network() const {
     return Network(f, std::vector<Spec>{Spec(DType::f32, Shape(Dim::symbol("batch"), 3, 8, 8))});
   }
+  Batches data() const { return batches_of(batches); }
+  Tensor want() const {
+    const NoGradGuard no_grad;
+    return f({&batches[0], 1})[0];
+  }
   std::shared_ptr<Net> net;
+  std::vector<Tensor> batches;
+  Forward f;
 };
 
 double apart(const Tensor& a, const Tensor& b) { return amax(abs(a - b)).item<double>(); }
-double decibels(const Tensor& want, const Tensor& got) { return sqnr({&want, 1}, {&got, 1}); }
 
 TEST(QuantNetwork, FoldsNormsAndEqualises) {
   const Made m;

@@ -6,14 +6,12 @@
 #include "tandem/quant/adaround.h"
 #include "tandem/quant/smooth.h"
 #include "tandem/tandem.h"
-#include "tests/quant/captured_helper.h"
+#include "tests/quant/network_helper.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
 namespace tandem::quant {
 namespace {
-
-double closeness(const Tensor& want, const Tensor& got) { return sqnr({&want, 1}, {&got, 1}); }
 
 // Inputs of few directions, so that errors of one weight can be made up for by others.
 Tensor correlated(int64_t rows, int64_t inputs) {
@@ -22,8 +20,15 @@ Tensor correlated(int64_t rows, int64_t inputs) {
   return matmul(randn({rows, 6}), directions) + randn({rows, inputs}) * 0.05;
 }
 
-struct Case : Captured {
+struct Case {
+  Forward f;
+  std::vector<Tensor> batches;
   Network network() const { return Network(f, std::vector<Spec>{spec_of(batches[0])}); }
+  Batches data() const { return batches_of(batches); }
+  Tensor want() const {
+    const NoGradGuard no_grad;
+    return f({&batches[0], 1})[0];
+  }
   double decibels_with(const QuantizeOptions& options, int* smoothed = nullptr) const {
     Network net = network();
     if (options.smooth > 0) {
@@ -31,7 +36,7 @@ struct Case : Captured {
       if (smoothed) *smoothed = n;
     }
     const Calibrated c(net, data(), options);
-    return closeness(want(), c.quantised()({&batches[0], 1})[0]);
+    return decibels(want(), c.quantised()({&batches[0], 1})[0]);
   }
 };
 
@@ -119,7 +124,7 @@ TEST(QuantRounding, SmoothQuantGivesSmallChannelsTheirCodes) {
     EXPECT_EQ(count, 2);
     Network same = net.network();
     smooth(same, net.data(), 0.5);
-    EXPECT_GT(closeness(net.want(), Walk(same).run({&net.batches[0], 1})[0]), 100);
+    EXPECT_GT(decibels(net.want(), Walk(same).run({&net.batches[0], 1})[0]), 100);
     // The norm has taken the factor; without one x is multiplied.
     const ValueId read = value_of(same.layers()[0].node->in[0]);
     EXPECT_EQ(same.input_scale(read).defined(), !norm);
@@ -136,7 +141,7 @@ TEST(QuantRounding, SmoothingLeavesOtherReadersTheirValue) {
                  {randn({16, 32})}};
   Network smoothed = net.network();
   EXPECT_EQ(smooth(smoothed, net.data(), 0.5), 2);  // the input and the sum, not y
-  EXPECT_GT(closeness(net.want(), Walk(smoothed).run({&net.batches[0], 1})[0]), 100);
+  EXPECT_GT(decibels(net.want(), Walk(smoothed).run({&net.batches[0], 1})[0]), 100);
 }
 
 TEST(QuantRounding, SaysWhatItWants) {

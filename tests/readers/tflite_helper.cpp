@@ -9,7 +9,8 @@ namespace tandem::readers {
 using onnx::TfliteFile;
 
 std::vector<std::string> tflite_seeds() {
-  return {onnx::tflite_network(), onnx::tflite_branches(), onnx::tflite_codes()};
+  return {onnx::tflite_network(), onnx::tflite_branches(), onnx::tflite_codes(),
+          onnx::tflite_recurrent(true)};
 }
 
 void mutate_flatbuffer(std::string& s, Random& random) {
