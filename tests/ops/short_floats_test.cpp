@@ -40,7 +40,9 @@ Tensor image(uint64_t seed, const Shape& s, Lies lies, DType t) {
 }
 
 TEST_P(ShortConv, DerivativesEqualFloats) {
-  const auto& [k, dtype, lies] = GetParam();
+  const ConvCase& k = std::get<0>(GetParam());
+  const DType dtype = std::get<1>(GetParam());
+  const Lies lies = std::get<2>(GetParam());
   const NoGradGuard no_grad;
   const auto loc = SourceLocation::here();
   ConvAttrs a{{k.stride, k.stride},     {k.padding, k.padding},
