@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 
 #include "tandem/base/error.h"
 #include "tandem/base/files/file.h"
@@ -183,8 +184,12 @@ std::vector<PublishedScaling> published_scaling(const std::string& rows, const C
     const std::vector<std::string> f = split_row(line);
     TD_CHECK(f.size() == 8 || f.size() == 9, Format, "'{}' has a row of {} fields: {}", rows,
              f.size(), line);
-    PublishedRow row = read_row(f);
-    jobs[row.name][row.gpus] = row;
+    try {
+      const PublishedRow row = read_row(f);
+      jobs[row.name][row.gpus] = row;
+    } catch (const std::logic_error&) {  // of std::stoi and its kin
+      TD_FAIL(Format, "'{}' has a row without a number where one belongs: {}", rows, line);
+    }
   }
   std::vector<PublishedScaling> all;
   for (const auto& [name, of] : jobs) {

@@ -37,7 +37,7 @@ Pieces pieces_of(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n)
   const double f = value_of(tree, "time.forward"), b = value_of(tree, "time.backward");
   const double all = f + b + again;
   const double share = all > 0 ? f / all : 1.0 / 3;
-  const double stages = 2 * value_of(tree, "time.stages") / 2;
+  const double stages = value_of(tree, "time.stages");
   const double micro = value_of(tree, "time.micro") - stages;
   p.forward = micro * share;
   p.backward = micro - p.forward;

@@ -4,11 +4,13 @@
 
 #include <cmath>
 
+#include "tandem/base/files/file.h"
 #include "tandem/dist/bucket_plan.h"
 #include "tandem/plan/jobs.h"
 #include "tandem/plan/scaling.h"
 #include "tandem/tandem.h"
 #include "tests/plan/plan_helper.h"
+#include "tests/support/errors.h"
 
 namespace tandem::plan {
 namespace {
@@ -120,9 +122,22 @@ TEST(Simulate, SlowPublishedScaling) {
       }
   ASSERT_GE(points.size(), 15u);
   print("{} shares: p90 {:.1f} points apart\n", points.size(), quantile(points, 0.9));
-  // One job is published slower on 32 GPUs than on 64, which no simulation gives.
+  // 5 points are wanted and 5.6 measured: one job is published slower on 32 GPUs than on 64, which
+  // no simulation gives. The bound keeps that from getting worse.
   EXPECT_LE(quantile(points, 0.9), 6);
   EXPECT_LE(quantile(points, 0.5), 3);
+}
+
+TEST(Simulate, PublishedRowsWithoutNumbersAreNamed) {
+  init();
+  const std::string file = testing::TempDir() + "tandem_scaling_rows.csv";
+  for (const char* row :
+       {"h100,7b,2048,8,many,1,1,9000", "h100,7b,99999999999999999999,8,4,1,1,9", "h100,7b,2048"}) {
+    write_file(file, row);
+    const std::string text =
+        thrown([&] { published_scaling(file, Catalog::built_in()); }, ErrorKind::Format);
+    EXPECT_TRUE(has(text, row)) << text;
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "tandem/backend/cpu/jit/jit_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
+#include "tandem/base/processor_name.h"
 #include "tandem/codegen/jit_control.h"
 #include "tandem/codegen/tile_kernels.h"
 #include "tandem/graph/run/kernel_tuning.h"
@@ -26,13 +27,6 @@ std::string first_line(const char* path) {
   std::string s;
   std::getline(f, s);
   return s;
-}
-
-std::string processor() {
-  std::ifstream f("/proc/cpuinfo");
-  for (std::string s; std::getline(f, s);)
-    if (s.rfind("model name", 0) == 0) return s.substr(s.find(':') + 2);
-  return "unknown";
 }
 
 std::string features() {
@@ -128,7 +122,7 @@ std::string doctor() {
     s += fmt::format("{:<13}{}\n", std::string(name) + ":", value);
   };
   line("version", TANDEM_VERSION);
-  line("processor", processor());
+  line("processor", processor_name());
   line("vectors", features());
   line("kernels",
        fmt::format("tiles {}, matrices {}", codegen::tiles().name, detail::gemm_tables().name));

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <string>
@@ -21,6 +20,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
 #include "tandem/base/processor.h"
+#include "tandem/base/processor_name.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/precision.h"
@@ -71,15 +71,10 @@ std::atomic<int>& mode() {
 
 // ---- the file
 
-std::string processor_and_version() {
-  std::string text = TANDEM_VERSION;
-  std::ifstream f("/proc/cpuinfo");
-  for (std::string s; std::getline(f, s) && !s.empty();)
-    if (s.rfind("model name", 0) == 0 || s.rfind("flags", 0) == 0) text += s;
-  return text + fmt::format(" {}", static_cast<int>(cpu_limit()));
-}
 std::string file_name() {
-  return fmt::format("kernels_{:016x}.txt", hash_string(processor_and_version()));
+  const std::string of =
+      fmt::format("{} {} {}", TANDEM_VERSION, static_cast<int>(cpu_limit()), processor_identity());
+  return fmt::format("kernels_{:016x}.txt", hash_string(of));
 }
 
 // Lines "<hash of the key> <kernels> <equal> <best>"; what cannot be read is measured again.

@@ -11,13 +11,13 @@
 #include <array>
 #include <cmath>
 #include <ctime>
-#include <fstream>
 #include <map>
 
 #include "tandem/base/clock.h"
 #include "tandem/base/failures_internal.h"
 #include "tandem/base/files/private_folder.h"
 #include "tandem/base/parallel.h"
+#include "tandem/base/processor_name.h"
 #include "tandem/compile/compile.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/profiler_clock.h"
@@ -41,13 +41,6 @@ double best_of(int runs, F f) {
     best = std::min(best, profiler_seconds() - t);
   }
   return best;
-}
-
-std::string cpu_name() {
-  std::ifstream f("/proc/cpuinfo");
-  for (std::string line; std::getline(f, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  return "unknown";
 }
 
 double disk_rate() {
@@ -282,7 +275,7 @@ void add_points(const std::vector<ProfiledStep>& steps, MachineProfile& m) {
 MachineProfile measure_machine(const std::function<bool(const std::string&)>& progress) {
   const auto say = [&](const std::string& what) { return !progress || progress(what); };
   MachineProfile m;
-  m.cpu = cpu_name();
+  m.cpu = processor_name();
   m.threads = num_threads();
   m.date = today();
   m.memory =

@@ -15,24 +15,12 @@
 #include "tandem/backend/cpu/jit/jit_internal.h"
 #include "tandem/base/hash/sha256.h"
 #include "tandem/base/processor.h"
+#include "tandem/base/processor_name.h"
 
 namespace tandem::detail {
 namespace {
 
 constexpr int kMostFailures = 3;
-
-// What -march=native depends on.
-std::string processor_identity() {
-  std::ifstream f("/proc/cpuinfo");
-  std::string all;
-  for (std::string s; std::getline(f, s) && !s.empty();) {
-    for (const char* field : {"model name", "flags", "cpu family", "stepping", "Features"}) {
-      if (s.rfind(field, 0) == 0) all += s + "\n";
-    }
-    if (s.rfind("model\t", 0) == 0) all += s + "\n";
-  }
-  return all;
-}
 
 std::vector<std::string> flags_of() {
   std::vector<std::string> flags = {"-std=gnu11",
