@@ -35,6 +35,59 @@ TEST_F(FftTest, RoundTripsAtEveryLength) {
   EXPECT_NEAR(size.sum().item<double>(), 33.5, 1e-10);
 }
 
+// The sum itself, in f64.
+Tensor direct(const Tensor& x, bool inverse) {
+  const int64_t n = x.size(-2);
+  const Tensor k = arange(n), at = k.unsqueeze(1) * k % n;
+  const double turn = (inverse ? 2 : -2) * 3.14159265358979323846 / static_cast<double>(n);
+  const Tensor angle = at.to(float64) * turn;
+  return complex_mul(make_complex(cos(angle), sin(angle)), x.to(float64).unsqueeze(-3)).sum({-2});
+}
+
+// Every radix, sums over roots of unity, odd and even real lines, chirps; 19 lines fill a vector
+// and part of one, and each has the bits that it has alone, along either dimension.
+TEST_F(FftTest, LinesAreDirectSumsWithTheSameBitsAlone) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (int64_t n :
+         {2, 3, 4, 5, 7, 8, 9, 15, 16, 21, 32, 60, 64, 67, 77, 120, 122, 134, 143, 200}) {
+      const double tolerance = dtype == DType::f32 ? 1e-6 : 1e-14, size = std::sqrt(n);
+      const Tensor x = randn({19, n, 2}, dtype), r = randn({19, n}, dtype);
+      const Tensor y = fft::fft(x), z = fft::rfft(r), back = fft::irfft(z, n);
+      const Tensor full = make_complex(r, zeros_like(r));
+      EXPECT_LT(far(y.to(float64), direct(x, false)), 4 * size * tolerance) << n;
+      EXPECT_LT(far(fft::ifft(x, {}, 1, "forward").to(float64), direct(x, true)),
+                4 * size * tolerance)
+          << n;
+      EXPECT_LT(far(z.to(float64), narrow(direct(full, false), 1, 0, n / 2 + 1)),
+                4 * size * tolerance)
+          << n;
+      EXPECT_LT(far(back, r), 8 * tolerance) << n;
+      for (int64_t line : {0, 7, 18}) {
+        EXPECT_EQ(values(y[line]), values(fft::fft(x[line]))) << n;
+        EXPECT_EQ(values(z[line]), values(fft::rfft(r[line]))) << n;
+        EXPECT_EQ(values(back[line]), values(fft::irfft(z[line], n))) << n;
+      }
+      const auto turned = [](const Tensor& t) { return t.transpose(0, 1).contiguous(); };
+      EXPECT_EQ(values(turned(fft::fft(turned(x), {}, 0))), values(y)) << n;
+      EXPECT_EQ(values(turned(fft::rfft(turned(r), {}, 0))), values(z)) << n;
+      EXPECT_EQ(values(turned(fft::irfft(turned(z), n, 0))), values(back)) << n;
+    }
+}
+
+// The imaginary parts of frequency 0 and of the middle one do not count, as in PyTorch.
+TEST_F(FftTest, RealLinesIgnoreWhatMustBeReal) {
+  for (int64_t n : {8, 9, 134}) {
+    const Tensor z = randn({3, n / 2 + 1, 2}, float64);
+    Values v = values(z);
+    const auto half = static_cast<size_t>(n / 2 + 1);
+    for (size_t line = 0; line < 3; ++line) {
+      v[2 * line * half + 1] = 0;
+      if (n % 2 == 0) v[2 * (line * half + half) - 1] = 0;
+    }
+    EXPECT_EQ(values(fft::irfft(z, n)), values(fft::irfft(tensor(v).reshape(z.shape()), n))) << n;
+  }
+}
+
 TEST_F(FftTest, ComplexNumbers) {
   const Tensor x = randn({5, 2}, float64), y = randn({5, 2}, float64);
   EXPECT_LT(far(complex_abs(complex_mul(x, y)), complex_abs(x) * complex_abs(y)), 1e-14);

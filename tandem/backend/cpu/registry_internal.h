@@ -38,6 +38,7 @@ void register_softmax_kernels();
 void register_loss_kernels();
 void register_running_best_kernels();
 void register_distance_kernels();
+void register_fft_kernels();
 void register_update_kernels();
 void register_attention_kernels();
 void register_paged_attention_kernels();

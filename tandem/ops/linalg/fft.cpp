@@ -233,7 +233,7 @@ constinit const OpDef fft = make_row("fft", Family::index, Types::same, {"x"}, f
                                 .infer(fft_infer)
                                 .vjp(fft_vjp)
                                 .batch(fft_batch)
-                                .reference(detail::run_fft)
+                                .reference(detail::reference_fft)
                                 .flops(fft_flops)
                                 .doc(
                                     "Discrete Fourier transform of complex numbers [..., 2] along "
@@ -243,7 +243,7 @@ constinit const OpDef rfft =
         .infer(rfft_infer)
         .vjp(rfft_vjp)
         .batch(real_batch)
-        .reference(detail::run_rfft)
+        .reference(detail::reference_rfft)
         .flops(real_flops)
         .doc("Frequencies 0 to n / 2 of n real numbers along a dim, without a factor.");
 constinit const OpDef irfft =
@@ -251,7 +251,7 @@ constinit const OpDef irfft =
         .infer(irfft_infer)
         .vjp(irfft_vjp)
         .batch(real_batch)
-        .reference(detail::run_irfft)
+        .reference(detail::reference_irfft)
         .flops(real_flops)
         .doc("n real numbers from the lower half of their spectrum along a dim, without a factor.");
 }  // namespace op

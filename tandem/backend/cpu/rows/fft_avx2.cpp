@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fourier transforms of lines for AVX2.
+#include <algorithm>
+
+#include "tandem/backend/cpu/rows/fft_loops_internal.h"
+
+namespace tandem::detail {
+namespace {
+#include "tandem/ops/linalg/fft_lines.inc"
+}  // namespace
+
+constinit const FftLoops kFftAvx2 = kLoops;
+
+}  // namespace tandem::detail
