@@ -29,7 +29,7 @@ int tensor_inputs(const OpDef& row) {
 
 CliffCase pointwise_case(const OpDef& row) {
   const std::string name = row.name;
-  const std::string domain = name == "acosh" ? "1000000 gt1" : "1000000 prob";
+  const std::string domain = name == "acosh" || name == "zeta" ? "1000000 gt1" : "1000000 prob";
   const bool two = row.n_in == 2;
   return {"element-wise " + name, two ? domain + "|" + domain : domain,
           "peer('" + name + "')(" + (two ? "x[0], x[1])" : "x[0])"), [&row](const Inputs& x) {

@@ -178,6 +178,14 @@ def main():
         s = 12 * (1 + u) / (1 - u)
         return s - erfinv_ratio(s * s) * m.sqrt(1 - m.exp(-s * s))
 
+    def inverse(f): return lambda t: 1 / f(t)
+    def short_near(t): return erfinv_ratio(t + mpf('3.125'))
+    def short_far(s): return erfinv_ratio((s + mpf('3.25')) ** 2)
+    def short_tail(s): return erfinv_ratio((s + mpf('7.1')) ** 2)
+    def sinpi(r): return (m.sin(m.pi * r) / r - m.pi) / r ** 2
+    def sinpi_w(r): return r ** 3 / m.sin(m.pi * r)
+    def bessel_w(n): return lambda z: 1 / m.hyp0f1(n + 1, z)
+
     def gap(x): return (x - 3) / (x + 3)
     quarter = [(m.pi / 4 * mpf(s)) ** 2 for s in ('1.001', '1.0001')]
     table = [  # name, function, weight, interval, degree, bits, roundings one by one
@@ -226,6 +234,15 @@ def main():
         ('i1, x < 8', bessel_near(1), lambda z: 1 / m.hyp0f1(2, z), mpf(10) ** -12, 16, 17, 53, 2),
         ('i0, x > 8', bessel_rest(0), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 22, 53, 0),
         ('i1, x > 8', bessel_rest(1), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 22, 53, 0),
+        ('erfinvf', short_near, inverse(short_near), -3.125, 3.125, 12, 53, 0),
+        ('erfinvf, w > 6.25', short_far, inverse(short_far), -0.75, 0.75, 10, 53, 0),
+        ('ndtrif, w > 16', short_tail, inverse(short_tail), mpf('-3.1'), mpf('3.1'), 12, 53, 0),
+        ('lgammaf', lgamma_r, inverse(lgamma_r), -0.75, 0.75, 13, 53, 0),
+        ('sine of lgammaf', even(sinpi), even(sinpi_w), mpf(10) ** -10, '0.2501', 4, 53, 0),
+        ('i0f, x < 8', bessel_near(0), bessel_w(0), mpf(10) ** -12, 16, 10, 53, 0),
+        ('i1f, x < 8', bessel_near(1), bessel_w(1), mpf(10) ** -12, 16, 10, 53, 0),
+        ('i0f, x > 8', bessel_rest(0), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 7, 53, 0),
+        ('i1f, x > 8', bessel_rest(1), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 7, 53, 0),
     ]
     for row in table:
         fit(*row)

@@ -780,32 +780,54 @@ TDM_FN float tdm_small_powerf(float x, int n) {
   return (float)(n == 1 ? a : n == 2 ? square : n == 3 ? square * a : square * square);
 }
 
-// In f64 with shorter polynomials, then rounded: within 0.51 ulp. Powers of 1 to 4 are products.
-TDM_FN float tdm_powf(float x, float y) {
-  const tdmi_log_t d = tdmi_log_parts((double)tdmi_absf(x));
-  const double f = d.f, k = (double)d.k;
-  const double s = f / (2.0 + f);
-  const double z = s * s;
-  double l, c, t, n, r;
+// log(x) and exp(x) for f32 functions, in f64 with shorter polynomials: 2^-38 of log(x), and 2^-32.
+// x > 0; |x| <= 200, larger ones count as 200.
+TDM_FN double tdmi_short_log(double x) {
+  const tdmi_log_t d = tdmi_log_parts(x);
+  const double s = d.f / (2.0 + d.f), z = s * s;
   double p = 0x1.e2fa71dc72fc6p-3;
   p = TDMI_H3(p, z, 0x1.2438bd65e8dfep-2, 0x1.999a7aefd6392p-2, 0x1.555554fd66243p-1);
-  l = k * 0x1.62e42fefa39efp-1 + (s + s + s * (z * p));
-  c = (double)y * l;
-  c = tdmi_sel(c > 200.0, 200.0, c);
+  return (double)d.k * 0x1.62e42fefa39efp-1 + (s + s + s * (z * p));
+}
+TDM_FN double tdmi_short_exp(double x) {
+  double c = tdmi_sel(x > 200.0, 200.0, x), t, n, r;
+  double q = 0x1.9e88938e70b83p-16;
   c = tdmi_sel(c < -200.0, -200.0, c);
   t = c * 0x1.71547652b82fep0 + TDMI_ROUND;
   n = t - TDMI_ROUND;
   r = c - n * 0x1.62e42fefa39efp-1;
-  double q = 0x1.9e88938e70b83p-16;
   q = TDMI_H3(q, r, 0x1.a1856f09695a3p-13, 0x1.6c18d3d456226p-10, 0x1.1110a2569cfdp-7);
   q = TDMI_H3(q, r, 0x1.5555541df5b72p-5, 0x1.5555557dd7d86p-3, 0x1.000000005e094p-1);
-  r = (1.0 + (r + r * r * q)) * tdmi_pow2(tdmi_low(t));
-  r = tdmi_pow_edges((double)x, (double)y, r);
-  t = (double)x * (double)x;
-  r = tdmi_sel(y == 1.0f, (double)x, r);
-  r = tdmi_sel(y == 2.0f, t, r);
-  r = tdmi_sel(y == 3.0f, t * (double)x, r);
-  return (float)tdmi_sel(y == 4.0f, t * t, r);
+  return (1.0 + (r + r * r * q)) * tdmi_pow2(tdmi_low(t));
+}
+
+// As tdmi_pow_edges.
+TDM_FN float tdmi_pow_edgesf(float x, float y, float r) {
+  const float a = tdmi_absf(x), b = tdmi_absf(y), halved = 0.5f * b;
+  const float whole_b = tdmi_self(b < 0x1p23f, (b + 0x1p23f) - 0x1p23f, b);
+  const float whole_h = tdmi_self(halved < 0x1p23f, (halved + 0x1p23f) - 0x1p23f, halved);
+  const int fraction = whole_b != b, odd_half = whole_h != halved;
+  const int base_edge = a == 0.0f, base_inf = a == tdmi_inff(), power_inf = b == tdmi_inff();
+  const int base_one = a == 1.0f, negative = x < 0.0f, minus = (int)(tdmi_bitsf(x) >> 31);
+  const int x_nan = x != x, y_nan = y != y, x_one = x == 1.0f, y_zero = y == 0.0f;
+  const int up = (a > 1.0f) == (y > 0.0f);  // |x|^y is infinite, not 0, at the edges
+  r = tdmi_self(base_edge | base_inf | power_inf, tdmi_self(up, tdmi_inff(), 0.0f), r);
+  r = tdmi_self(base_one & power_inf, 1.0f, r);
+  r = tdmi_self(minus & odd_half & (fraction ^ 1), -r, r);
+  r = tdmi_self(negative & fraction & (base_inf ^ 1), tdmi_nanf(), r);
+  r = tdmi_self(x_nan | y_nan, x + y, r);
+  return tdmi_self(x_one | y_zero, 1.0f, r);
+}
+
+// In f64, then rounded: within 0.51 ulp. Powers of 1 to 4 are products.
+TDM_FN float tdm_powf(float x, float y) {
+  const double a = tdmi_abs((double)x), square = a * a;
+  double r = tdmi_short_exp((double)y * tdmi_short_log(a));
+  r = tdmi_sel(y == 1.0f, a, r);
+  r = tdmi_sel(y == 2.0f, square, r);
+  r = tdmi_sel(y == 3.0f, square * a, r);
+  r = tdmi_sel(y == 4.0f, square * square, r);
+  return tdmi_pow_edgesf(x, y, (float)r);
 }
 
 // ---- f64: sin, cos, tan -----------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
 #include "tandem/tensor/lazy.h"
@@ -451,8 +452,7 @@ int64_t largest_value(const char* name, const Tensor& x, SourceLocation loc) {
     TD_CHECK(detail::readable(x), Unsupported,
              "the size of the result depends on values, which a trace does not have\n"
              "Pass the number of classes.");
-    int64_t m = -1;
-    for (int64_t v : x.to_vector<int64_t>(loc)) m = std::max(m, v);
+    const int64_t m = x.numel() ? amax(x).item<int64_t>() : -1;
     TD_CHECK(m < int64_t{1} << 40, Memory,
              "the largest value is {}: that many entries are too many", m);
     return m;

@@ -12,6 +12,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
+#include "tandem/ops/index/scatter.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem::detail {
@@ -512,21 +513,40 @@ struct IndexWalk {
   }
 };
 
-template <class T, bool kAdd>
-void scatter_as(const IndexWalk& w) {
-  T* x = w.x.as<T>();
-  const T* v = w.v.as<T>();
-  const auto put = [x, v](int64_t to, int64_t from) {
-    x[to] = kAdd ? add_as<T>(x[to], v[from]) : v[from];
-  };
-  // Two elements can hit the same place only if they differ just in `dim`: threads split another
-  // dim.
+// put(offset in x, offset in v) for each position. Two can hit the same place only if they differ
+// just in `dim`: threads split another dim.
+template <class F>
+void scatter_by(const IndexWalk& w, F put) {
   if (w.dim == w.last)
     parallel_for(0, w.rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(w.cols, 1)),
                  [&](int64_t b, int64_t e) { w.part(b * w.cols, e * w.cols, 0, w.cols, put); });
   else
     parallel_for(0, w.cols, std::max<int64_t>(16, kGrain / std::max<int64_t>(w.rows, 1)),
                  [&](int64_t b, int64_t e) { w.part(0, w.rows * (e - b), b, e - b, put); });
+}
+template <class T, bool kAdd>
+void scatter_as(const IndexWalk& w) {
+  scatter_by(w, [x = w.x.as<T>(), v = w.v.as<T>()](int64_t to, int64_t from) {
+    x[to] = kAdd ? add_as<T>(x[to], v[from]) : v[from];
+  });
+}
+
+template <class T>
+bool beats(T candidate, T best, bool largest) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return beats(static_cast<float>(candidate), static_cast<float>(best), largest);
+  else if constexpr (std::is_floating_point_v<T>)
+    return best == best &&
+           (candidate != candidate || (largest ? candidate > best : candidate < best));
+  else
+    return largest ? candidate > best : candidate < best;
+}
+template <class T, bool kLargest>
+void scatter_extreme_as(const IndexWalk& w) {
+  scatter_by(w, [x = w.x.as<T>(), v = w.v.as<T>()](int64_t to, int64_t from) {
+    const T best = x[to], candidate = v[from];
+    x[to] = beats(candidate, best, kLargest) ? candidate : best;
+  });
 }
 
 }  // namespace
@@ -556,6 +576,20 @@ void run_scatter_add(const KernelCall& k) {
   const IndexWalk w(k, k.get_attrs<GatherAttrs>().dim, k.out[0], k.in[1], k.in[2]);
   if (!w.empty())
     visit_dtype(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), true>(w); });
+}
+
+// Places that are written to begin with one of their sources if x does not count itself.
+void run_scatter_extreme(const KernelCall& k) {
+  const auto& a = k.get_attrs<ScatterExtremeAttrs>();
+  copy_first(k);
+  const IndexWalk w(k, a.dim, k.out[0], k.in[1], k.in[2]);
+  if (w.empty()) return;
+  if (!a.include_self)
+    with_size(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), false>(w); });
+  visit_dtype(k.out[0].dtype, [&](auto tag) {
+    using T = decltype(tag);
+    a.largest ? scatter_extreme_as<T, true>(w) : scatter_extreme_as<T, false>(w);
+  });
 }
 
 namespace {

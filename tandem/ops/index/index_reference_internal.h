@@ -13,6 +13,7 @@ void run_region_put(const KernelCall& k);
 void run_gather(const KernelCall& k);
 void run_scatter(const KernelCall& k);
 void run_scatter_add(const KernelCall& k);
+void run_scatter_extreme(const KernelCall& k);
 void run_dynamic_update(const KernelCall& k);
 void run_dynamic_slice(const KernelCall& k);
 void run_nonzero(const KernelCall& k);

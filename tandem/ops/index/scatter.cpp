@@ -8,6 +8,7 @@
 
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
+#include "tandem/ops/index/index_reference_internal.h"
 #include "tandem/ops/index/search.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/reduce/reduce.h"
@@ -89,70 +90,6 @@ void extreme_batch(BatchCall& c) {
                   detail::with_batch(c, 1), detail::with_batch(c, 2));
 }
 
-template <class T>
-bool beats(T candidate, T best, bool largest) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-    return beats(static_cast<float>(candidate), static_cast<float>(best), largest);
-  else if constexpr (std::is_floating_point_v<T>)
-    return best == best &&
-           (candidate != candidate || (largest ? candidate > best : candidate < best));
-  else
-    return largest ? candidate > best : candidate < best;
-}
-
-// The walk follows the order of index; a lane holds the elements that differ only in `dim`.
-template <class T, class F>
-void each_source(const KernelCall& k, int d, const int64_t* indices, const T* src, F&& f) {
-  const Array &x = k.in[0], &index = k.in[1], &from = k.in[2];
-  int64_t xs[kMaxRank], fs[kMaxRank], at[kMaxRank] = {};
-  int64_t step = 1, from_step = 1;
-  for (int i = x.rank - 1; i >= 0; --i) {
-    xs[i] = step;
-    fs[i] = from_step;
-    step *= x.shape[i];
-    from_step *= from.shape[i];
-  }
-  for (int64_t e = 0; e < index.numel; ++e) {
-    int64_t to = indices[e];
-    if (to < 0 || to >= x.shape[d]) {
-      detail::report_error(k, 1, to);
-      to = -1;
-    }
-    int64_t place = to * xs[d], source = 0;
-    for (int i = 0; i < x.rank; ++i) {
-      if (i != d) place += at[i] * xs[i];
-      source += at[i] * fs[i];
-    }
-    if (to >= 0) f(place, src[source]);
-    for (int i = x.rank - 1; i >= 0 && ++at[i] == index.shape[i]; --i) at[i] = 0;
-  }
-}
-
-void extreme_loops(const KernelCall& k) {
-  const auto& a = k.get_attrs<ScatterExtremeAttrs>();
-  const Array &x = k.in[0], &index = k.in[1];
-  const int d = normalize_dim(a.dim, x.rank);
-  const detail::Dense<int64_t> indices(index.numel);
-  if (index.dtype == DType::i64) {
-    const Packed<int64_t> p(index);
-    std::copy_n(p.get(), index.numel, indices.get());
-  } else {
-    const Packed<int32_t> p(index);
-    std::copy_n(p.get(), index.numel, indices.get());
-  }
-  visit_dtype(x.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    const Packed<T> from(x), src(k.in[2]);
-    T* y = k.out[0].as<T>();
-    if (y != from.get()) std::copy_n(from.get(), x.numel, y);
-    if (!a.include_self)
-      each_source<T>(k, d, indices.get(), src.get(), [&](int64_t at, T v) { y[at] = v; });
-    each_source<T>(k, d, indices.get(), src.get(), [&](int64_t at, T v) {
-      if (beats(v, y[at], a.largest)) y[at] = v;
-    });
-  });
-}
-
 }  // namespace
 
 namespace op {
@@ -162,7 +99,7 @@ constinit const OpDef scatter_extreme =
         .infer(extreme_infer)
         .vjp(extreme_vjp, 7, 1)
         .batch(extreme_batch)
-        .reference(extreme_loops)
+        .reference(detail::run_scatter_extreme)
         .errors({"index {} is out of range< for x {x}, which has {x.dim} entries in dimension "
                  "{dim}>\nUse indices from 0< to {x.dim-1}>."})
         .doc(

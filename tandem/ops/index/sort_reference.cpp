@@ -69,14 +69,66 @@ void sort_digits(std::vector<Keyed<Key>>& v, std::vector<Keyed<Key>>& other) {
   }
 }
 
-// Brings the first k of v to its beginning, in order.
+// Whether x may come before `last` among the largest (or smallest) numbers; NaN may, always.
+template <class T>
+bool may_precede(T x, T last, bool descending) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return may_precede(static_cast<float>(x), static_cast<float>(last), descending);
+  else
+    return descending ? !(x <= last) : !(x >= last);
+}
+
+constexpr int64_t kBlock = 64;
+
+// The same for kBlock elements at once, as vector code.
+template <bool kDescending, class T>
+bool any_may_precede(const T* x, T last) {
+  uint32_t any = 0;
+  for (int64_t i = 0; i < kBlock; ++i)
+    any |= static_cast<uint32_t>(may_precede(x[i], last, kDescending));
+  return any;
+}
+
+// The first k of n elements, in order: those that come before the k-th one so far are collected,
+// and cut back to k now and then. Blocks of 64 in which there is none cost a comparison an element.
+template <class T, class Key>
+void select_first(const T* from, int64_t step, int64_t n, int64_t k, bool descending,
+                  std::vector<Keyed<Key>>& v) {
+  const auto most = static_cast<size_t>(2 * k + kBlock / 2);
+  bool full = false;
+  Keyed<Key> last{};
+  T bound{};
+  v.clear();
+  const auto cut = [&] {
+    std::nth_element(v.begin(), v.begin() + (k - 1), v.end());
+    v.resize(static_cast<size_t>(k));
+    last = v.back();
+    bound = from[static_cast<int64_t>(last.at) * step];
+    full = true;
+  };
+  for (int64_t b = 0; b < n; b += kBlock) {
+    const int64_t end = std::min(n, b + kBlock);
+    if (full && step == 1 && end - b == kBlock &&
+        !(descending ? any_may_precede<true>(from + b, bound)
+                     : any_may_precede<false>(from + b, bound)))
+      continue;
+    for (int64_t i = b; i < end; ++i) {
+      if (full && !may_precede(from[i * step], bound, descending)) continue;
+      const Key key = key_of(from[i * step]);
+      const Keyed<Key> e{descending ? static_cast<Key>(~key) : key, static_cast<uint32_t>(i)};
+      if (full && !(e < last)) continue;
+      v.push_back(e);
+      if (v.size() >= most) cut();
+    }
+  }
+  if (static_cast<int64_t>(v.size()) > k) cut();
+  std::sort(v.begin(), v.end());
+}
+
 template <class Key>
-void order_first(std::vector<Keyed<Key>>& v, std::vector<Keyed<Key>>& other, int64_t k) {
-  const auto n = static_cast<int64_t>(v.size());
-  if (n <= kFewElements)
+void order(std::vector<Keyed<Key>>& v, std::vector<Keyed<Key>>& other) {
+  if (static_cast<int64_t>(v.size()) <= kFewElements)
     std::sort(v.begin(), v.end());
-  else if (k < n / kSmallFraction)
-    std::partial_sort(v.begin(), v.begin() + k, v.end());
   else
     sort_digits(v, other);
 }
@@ -106,15 +158,21 @@ void sort_lanes(const KernelCall& call, int64_t dim, bool descending, int64_t k)
     using T = decltype(tag);
     using Key = decltype(key_of(T{}));
     parallel_for(0, x.numel / n, std::max<int64_t>(1, 4096 / n), [&](int64_t b, int64_t e) {
-      std::vector<Keyed<Key>> v(static_cast<size_t>(n)), other(v.size());
+      const bool few = n > kFewElements && k < n / kSmallFraction;
+      std::vector<Keyed<Key>> v, other(static_cast<size_t>(few ? 0 : n));
       for (int64_t l = b; l < e; ++l) {
         const T* from = x.as<T>() + lane_offset(x, d, l, x.shape);
-        for (int64_t i = 0; i < n; ++i) {
-          const Key key = key_of(from[i * xs]);
-          v[static_cast<size_t>(i)] = {descending ? static_cast<Key>(~key) : key,
-                                       static_cast<uint32_t>(i)};
+        if (few) {
+          select_first(from, xs, n, k, descending, v);
+        } else {
+          v.resize(static_cast<size_t>(n));
+          for (int64_t i = 0; i < n; ++i) {
+            const Key key = key_of(from[i * xs]);
+            v[static_cast<size_t>(i)] = {descending ? static_cast<Key>(~key) : key,
+                                         static_cast<uint32_t>(i)};
+          }
+          order(v, other);
         }
-        order_first(v, other, k);
         T* to = values.as<T>() + lane_offset(values, d, l, x.shape);
         int64_t* at = indices.as<int64_t>() + lane_offset(indices, d, l, x.shape);
         for (int64_t i = 0; i < k; ++i) {

@@ -258,12 +258,22 @@ void run_slogdet(const KernelCall& k) {
 }
 
 // det(u) det(v) u diag(products of the other singular values) v': no inverse is needed.
+// Pivots of elimination that are at least this part of the largest one leave digits enough.
+template <class T>
+constexpr T kSafePivot = T(0.001);
+
 void run_cofactor(const KernelCall& k) {
   with_type(k.in[0], [&](auto tag) {
     using T = decltype(tag);
     each_matrix<T>(k, [&](int64_t i, const Mat<T>& a) {
       const Eigen::Index n = a.rows();
       if (n == 0) return;
+      const Eigen::PartialPivLU<Mat<T>> lu(a);
+      const auto pivots = lu.matrixLU().diagonal().cwiseAbs();
+      if (pivots.minCoeff() > kSafePivot<T> * pivots.maxCoeff()) {  // det(A) A^-T
+        store_at<T>(k.out[0], i, (lu.determinant() * lu.inverse().transpose()).eval());
+        return;
+      }
       const Svd<T> svd(a, true);
       if (!svd.ok) report_error(k, 1, i);
       Vec<T> others = Vec<T>::Ones(n);

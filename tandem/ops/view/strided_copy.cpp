@@ -109,6 +109,26 @@ void copy_row(T* dst, int64_t ds, const T* src, int64_t ss, int64_t n) {
   }
 }
 
+constexpr int64_t kShortRow = 16;
+
+// m rows of a few elements each.
+template <class T>
+void copy_short_rows(T* dst, const T* src, const CopyDim& row, const CopyDim& inner, int64_t m) {
+  const auto repeated = [&](auto count) {
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < count; ++j) dst[i * row.ds + j] = src[i * row.ss];
+  };
+  if (inner.ds == 1 && inner.ss == 0 && inner.n == 2)
+    return repeated(std::integral_constant<int64_t, 2>());
+  if (inner.ds == 1 && inner.ss == 0 && inner.n == 3)
+    return repeated(std::integral_constant<int64_t, 3>());
+  if (inner.ds == 1 && inner.ss == 0 && inner.n == 4)
+    return repeated(std::integral_constant<int64_t, 4>());
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < inner.n; ++j)
+      dst[i * row.ds + j * inner.ds] = src[i * row.ss + j * inner.ss];
+}
+
 // A square of kSide x kSide elements: whole cache lines in, whole cache lines out.
 template <class T>
 struct Square {
@@ -168,7 +188,17 @@ void copy_layout(T* dst, const T* src, Layout l) {
   if (flat < 0) {
     int64_t rows = 1;
     for (int i = 0; i < l.rank - 1; ++i) rows *= l.d[i].n;
+    const CopyDim row = l.d[l.rank - 2];
+    const bool few = inner.n <= kShortRow && row.n > 1;
     parallel_for(0, rows, std::max<int64_t>(1, kGrain / inner.n), [&](int64_t b, int64_t e) {
+      if (few) {  // a line of rows at a time
+        for (Walk at(l.d, l.rank - 2, b / row.n); b < e; at.step()) {
+          const int64_t i = b % row.n, m = std::min(row.n - i, e - b);
+          copy_short_rows(dst + at.dst + i * row.ds, src + at.src + i * row.ss, row, inner, m);
+          b += m;
+        }
+        return;
+      }
       Walk at(l.d, l.rank - 1, b);
       for (int64_t k = b; k < e; ++k, at.step())
         copy_row(dst + at.dst, inner.ds, src + at.src, inner.ss, inner.n);

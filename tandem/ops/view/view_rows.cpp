@@ -466,28 +466,32 @@ void unfold_backward_infer(InferCall& c) {
            c.in[0].shape.to_string(), a.shape.to_string());
   c.out[0] = Spec(c.in[0].dtype, a.shape, c.in[0].device);
 }
+// Each line of x along the windows' dimension gets the sums of its own windows, in their order.
 void unfold_backward_loops(const KernelCall& k) {
   const UnfoldAttrs& a = k.get_attrs<UnfoldAttrs>();
   const Array &g = k.in[0], &y = k.out[0];
   detail::zero_array(y);
+  if (g.numel == 0) return;
   const int d = normalize_dim(a.dim, y.rank);
-  Strides s;
-  std::copy_n(y.strides, y.rank, s.v.begin());
-  s[y.rank] = s[d];
-  if (g.shape[d] > 1) s[d] *= a.step;
+  const int64_t windows = g.shape[d], size = a.size, lines = g.numel / (windows * size);
+  const int64_t g_window = g.strides[d], g_step = g.strides[y.rank], step = y.strides[d];
   visit_dtype(g.dtype, [&](auto tag) {
     using T = decltype(tag);
-    int64_t at[kMaxRank] = {};
-    for (int64_t e = 0; e < g.numel; ++e) {
-      int64_t from = 0, to = 0;
-      for (int i = 0; i < g.rank; ++i) {
-        from += at[i] * g.strides[i];
-        to += at[i] * s[i];
+    detail::parallel_for_rows(lines, windows * size, [&](int64_t b, int64_t e) {
+      for (int64_t line = b; line < e; ++line) {
+        const T* from = g.as<T>();
+        T* to = y.as<T>();
+        for (int64_t i = y.rank - 1, rest = line; i >= 0; --i) {
+          if (i == d) continue;
+          from += rest % y.shape[i] * g.strides[i];
+          to += rest % y.shape[i] * y.strides[i];
+          rest /= y.shape[i];
+        }
+        for (int64_t w = 0; w < windows; ++w, from += g_window, to += a.step * step)
+          for (int64_t i = 0; i < size; ++i)
+            to[i * step] = detail::add_as<T>(to[i * step], from[i * g_step]);
       }
-      T& out = y.as<T>()[to];
-      out = detail::add_as<T>(out, g.as<T>()[from]);
-      for (int i = g.rank - 1; i >= 0 && ++at[i] == g.shape[i]; --i) at[i] = 0;
-    }
+    });
   });
 }
 void unfold_backward_vjp(VjpCall& c) {

@@ -2,16 +2,33 @@
 // Loops of the grid_sample rows over arrays of any strides. The taps of a block of points are
 // computed once and used for every channel. f32 and f64 run in their own type, 16-bit floats in
 // f64. Every sum has a fixed order, whatever the number of threads.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "tandem/ops/rule_internal.h"
+#include "tandem/ops/view/strided_copy_internal.h"
 #include "tandem/ops/vision/resample_internal.h"
 
 namespace tandem::detail {
 namespace {
 
 constexpr int kBlock = 64, kMaxTaps = 16;
+
+// Offsets of the points first, first + 1, ... of a space of three dimensions with strides s.
+void walk_points(const int64_t (&size)[3], const int64_t (&s)[3], int64_t start, int64_t first,
+                 int count, int64_t* to) {
+  int64_t w = first % size[2], h = first / size[2] % size[1], d = first / (size[2] * size[1]);
+  for (int p = 0; p < count; ++p) {
+    to[p] = start + d * s[0] + h * s[1] + w * s[2];
+    if (++w < size[2]) continue;
+    w = 0;
+    if (++h == size[1]) h = 0, ++d;
+  }
+}
 
 // Elements of type T with three spatial strides; missing dimensions come first.
 template <class T>
@@ -30,21 +47,9 @@ struct SampledPlanes {
   int64_t points() const { return size[0] * size[1] * size[2]; }
   /// Offsets of the points first, first + 1, ... in a plane.
   void places(int64_t first, int count, int64_t* to) const {
-    int64_t w = first % size[2], h = first / size[2] % size[1], d = first / (size[2] * size[1]);
-    for (int p = 0; p < count; ++p) {
-      to[p] = d * s[0] + h * s[1] + w * s[2];
-      if (++w < size[2]) continue;
-      w = 0;
-      if (++h == size[1]) h = 0, ++d;
-    }
+    walk_points(size, s, 0, first, count, to);
   }
   T* plane(int64_t i, int64_t channel) const { return data + i * step_n + channel * step_c; }
-  void clear(int64_t i, int64_t channel) const {
-    T* p = plane(i, channel);
-    for (int64_t d = 0; d < size[0]; ++d)
-      for (int64_t h = 0; h < size[1]; ++h)
-        for (int64_t w = 0; w < size[2]; ++w) p[d * s[0] + h * s[1] + w * s[2]] = 0;
-  }
 };
 
 // An array as T: the array itself, or a dense copy that is stored back at the end.
@@ -79,15 +84,17 @@ struct Grid {
   T* data;
   const int64_t* strides;
   int d;  ///< spatial dimensions
-  /// The position of point p in x's spatial dimension `axis`: the first one is stored last.
-  T& operator()(int64_t n, int64_t p, const int64_t (&size)[3], int axis) const {
-    int64_t at = n * strides[0] + (d - 1 - axis) * strides[d + 1];
-    for (int i = d - 1; i >= 0; --i) {
-      const int64_t k = size[3 - d + i];
-      at += p % k * strides[i + 1];
-      p /= k;
-    }
-    return data[at];
+  /// Offsets of the points first, first + 1, ... of sample n; `points` has the output's sizes.
+  template <class P>
+  void places(const P& points, int64_t n, int64_t first, int count, int64_t* to) const {
+    int64_t s[3] = {0, 0, 0};
+    for (int i = 0; i < d; ++i) s[3 - d + i] = strides[i + 1];
+    walk_points(points.size, s, n * strides[0], first, count, to);
+  }
+  /// The position of a point at `place` in x's spatial dimension `axis`: the first one is stored
+  /// last.
+  T& operator()(int64_t place, int axis) const {
+    return data[place + (d - 1 - axis) * strides[d + 1]];
   }
 };
 
@@ -112,6 +119,13 @@ double reflect(double at, double lo, double hi, double& sign) {
 
 // `at` as an integer if it fits, else one outside every input.
 int64_t whole(double at) { return at > -1e15 && at < 1e15 ? static_cast<int64_t>(at) : -100; }
+
+// std::floor, without a call where the number fits an integer.
+double floor_of(double at) {
+  if (!(at > -1e15 && at < 1e15)) return std::floor(at);
+  const auto down = static_cast<double>(static_cast<int64_t>(at));
+  return down > at ? down - 1 : down;
+}
 
 struct Sampler {
   ResampleMode mode;
@@ -146,7 +160,7 @@ struct Sampler {
   }
   void cubic(double at, double derivative, int64_t size, AxisTaps& r) const {
     constexpr double a = -0.75;
-    const double floor = std::floor(at), t = at - floor;
+    const double floor = floor_of(at), t = at - floor;
     const bool finite = at > -1e15 && at < 1e15;
     for (int k = 0; k < 4; ++k) {
       const double d = std::abs(t - (k - 1)), sign = t < k - 1 ? -1 : 1;
@@ -172,7 +186,7 @@ struct Sampler {
       r.derivative[0] = 0;
       return;
     }
-    const double floor = std::floor(at);
+    const double floor = floor_of(at);
     const int64_t i = whole(floor);
     r.index[0] = i >= 0 && i < n ? i : -1;
     r.index[1] = i + 1 >= 0 && i + 1 < n ? i + 1 : -1;
@@ -191,15 +205,17 @@ struct Block {
   T derivative[3][kMaxTaps][kBlock];
   int taps = 1, points = 0;
 
-  void fill(const Sampler& s, const Grid<T>& grid, const int64_t (&out)[3],
+  void fill(const Sampler& s, const Grid<T>& grid, const SampledPlanes<T>& out,
             const SampledPlanes<T>& x, int64_t n, int64_t first, int64_t last, bool derivatives) {
     points = static_cast<int>(last - first);
+    int64_t place[kBlock];
+    grid.places(out, n, first, points, place);
     taps = 1;
     for (int i = 0; i < grid.d; ++i) taps *= s.taps;
     for (int p = 0; p < points; ++p) {
       AxisTaps axis[3];
       for (int i = 0; i < grid.d; ++i)
-        s(static_cast<double>(grid(n, first + p, out, i)), x.size[3 - grid.d + i], axis[i]);
+        s(static_cast<double>(grid(place[p], i)), x.size[3 - grid.d + i], axis[i]);
       for (int k = 0; k < taps; ++k) tap(s, grid.d, axis, x, p, k, derivatives);
     }
   }
@@ -250,18 +266,116 @@ inline T load(const T* in, int64_t offset) {
   return offset < 0 ? T(0) : v;
 }
 
+// sum[i] += w * v[i], 16 bytes at a time.
+template <class T>
+inline void add_scaled(T* sum, const T* v, T w, int64_t n) {
+  typedef T Part __attribute__((vector_size(16)));
+  constexpr int64_t kPart = 16 / static_cast<int64_t>(sizeof(T));
+  int64_t i = 0;
+  for (; i + kPart <= n; i += kPart) {
+    Part a, b;
+    std::memcpy(&a, sum + i, sizeof a);
+    std::memcpy(&b, v + i, sizeof b);
+    a += b * w;
+    std::memcpy(static_cast<void*>(sum + i), &a, sizeof a);
+  }
+  for (; i < n; ++i) sum[i] += w * v[i];
+}
+
+constexpr int64_t kManyChannels = 8;
+
+// The elements of x with the channels of a point beside each other: x itself or a copy.
+template <class T>
+class ChannelsBeside {
+ public:
+  explicit ChannelsBeside(const SampledPlanes<T>& x)
+      : copy_(x.step_c == 1 ? 0 : x.n * x.c * x.points()), planes_(x) {
+    if (x.step_c == 1) return;
+    const int64_t shape[] = {x.n, x.size[0], x.size[1], x.size[2], x.c};
+    const int64_t from[] = {x.step_n, x.s[0], x.s[1], x.s[2], x.step_c};
+    const int64_t to[] = {x.c * x.points(), x.c * x.size[1] * x.size[2], x.c * x.size[2], x.c, 1};
+    strided_copy(copy_.get(), to, x.data, from, shape, 5, sizeof(T));
+    planes_.data = copy_.get();
+    planes_.step_n = to[0];
+    planes_.step_c = 1;
+    std::copy_n(to + 1, 3, planes_.s);
+  }
+  const SampledPlanes<T>& planes() const { return planes_; }
+
+ private:
+  Dense<T> copy_;
+  SampledPlanes<T> planes_;
+};
+
+// Whether a copy of x is less work than what its layout saves.
+template <class T>
+bool many_channels(const SampledPlanes<T>& x, const SampledPlanes<T>& points) {
+  return x.c >= kManyChannels && 4 * points.points() >= x.points();
+}
+
+// The sum of a[i] * b[i], in the lanes of 16 bytes.
+template <class T>
+inline T dot(const T* a, const T* b, int64_t n) {
+  typedef T Part __attribute__((vector_size(16)));
+  constexpr int64_t kPart = 16 / static_cast<int64_t>(sizeof(T));
+  Part sums{};
+  int64_t i = 0;
+  for (; i + kPart <= n; i += kPart) {
+    Part x, y;
+    std::memcpy(&x, a + i, sizeof x);
+    std::memcpy(&y, b + i, sizeof y);
+    sums += x * y;
+  }
+  T sum = 0;
+  for (int64_t j = 0; j < kPart; ++j) sum += sums[j];
+  for (; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// Point by point: vectors of channels. The sums are those of one channel after the other.
+template <class T>
+void sample_many_channels(const Sampler& s, const Grid<T>& grid, const SampledPlanes<T>& in,
+                          const SampledPlanes<T>& y) {
+  const ChannelsBeside<T> beside(in);
+  const SampledPlanes<T>& x = beside.planes();
+  const int64_t points = y.points(), blocks = (points + kBlock - 1) / kBlock;
+  parallel_for_rows(x.n * blocks, kBlock * x.c * 8, [&](int64_t begin, int64_t end) {
+    Block<T> b;
+    std::vector<T> sums(static_cast<size_t>(kBlock * x.c));
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t n = u / blocks, first = u % blocks * kBlock;
+      b.fill(s, grid, y, x, n, first, std::min(first + kBlock, points), false);
+      std::fill(sums.begin(), sums.end(), T(0));
+      for (int p = 0; p < b.points; ++p)
+        for (int k = 0; k < b.taps; ++k)
+          if (b.offset[k][p] >= 0)
+            add_scaled(sums.data() + p * x.c, x.plane(n, 0) + b.offset[k][p], b.weight[k][p], x.c);
+      int64_t to[kBlock];
+      y.places(first, b.points, to);
+      for (int64_t ch = 0; ch < x.c; ++ch) {
+        T* out = y.plane(n, ch);
+        for (int p = 0; p < b.points; ++p) out[to[p]] = sums[static_cast<size_t>(p * x.c + ch)];
+      }
+    }
+  });
+}
+
 template <class T>
 void sample(const KernelCall& c) {
   const Held<T> hx(c.in[0]), hg(c.in[1]), hy(c.out[0], true);
   const SampledPlanes<T> x = hx.planes(), y = hy.planes();
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const Grid<T> grid{hg.data(), hg.strides(), c.in[0].rank - 2};
+  if (many_channels(x, y)) {
+    sample_many_channels(s, grid, x, y);
+    return hy.store();
+  }
   const int64_t points = y.points(), blocks = (points + kBlock - 1) / kBlock;
   parallel_for_rows(x.n * blocks, kBlock * x.c * 8, [&](int64_t begin, int64_t end) {
     Block<T> b;
     for (int64_t u = begin; u < end; ++u) {
       const int64_t n = u / blocks, first = u % blocks * kBlock;
-      b.fill(s, grid, y.size, x, n, first, std::min(first + kBlock, points), false);
+      b.fill(s, grid, y, x, n, first, std::min(first + kBlock, points), false);
       int64_t to[kBlock];
       y.places(first, b.points, to);
       with_taps(b.taps, [&](auto taps) {
@@ -289,27 +403,37 @@ void send_back(const KernelCall& c) {
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const Grid<T> grid{hgrid.data(), hgrid.strides(), c.in[0].rank - 2};
   const int64_t points = g.points(), parts = (x.c + kChannels - 1) / kChannels;
+  SampledPlanes<T> near = x;  // kChannels of a sample, channels beside each other
+  near.s[2] = kChannels;
+  near.s[1] = kChannels * x.size[2];
+  near.s[0] = near.s[1] * x.size[1];
   parallel_for_rows(x.n * parts, (points + x.points()) * 32, [&](int64_t begin, int64_t end) {
     Block<T> b;
+    std::vector<T> sums(static_cast<size_t>(kChannels * x.points()));
+    T gradient[kBlock * kChannels];
     for (int64_t u = begin; u < end; ++u) {
       const int64_t n = u / parts, c0 = u % parts * kChannels, c1 = std::min(c0 + kChannels, x.c);
-      for (int64_t ch = c0; ch < c1; ++ch) x.clear(n, ch);
+      // The channels of a point lie beside each other here, so that they are added as vectors.
+      const int64_t width = c1 - c0;
+      std::fill(sums.begin(), sums.end(), T(0));
       for (int64_t first = 0; first < points; first += kBlock) {
-        b.fill(s, grid, g.size, x, n, first, std::min(first + kBlock, points), false);
+        b.fill(s, grid, g, near, n, first, std::min(first + kBlock, points), false);
         int64_t from[kBlock];
         g.places(first, b.points, from);
-        with_taps(b.taps, [&](auto taps) {
-          for (int64_t ch = c0; ch < c1; ++ch) {
-            const T* in = g.plane(n, ch);
-            T* out = x.plane(n, ch);
-            for (int p = 0; p < b.points; ++p) {
-              const T v = in[from[p]];
-              for (int k = 0; k < taps(); ++k)
-                if (b.offset[k][p] >= 0) out[b.offset[k][p]] += b.weight[k][p] * v;
-            }
-          }
-        });
+        for (int64_t ch = 0; ch < width; ++ch) {
+          const T* in = g.plane(n, c0 + ch);
+          for (int p = 0; p < b.points; ++p) gradient[p * kChannels + ch] = in[from[p]];
+        }
+        for (int p = 0; p < b.points; ++p)
+          for (int k = 0; k < b.taps; ++k)
+            if (b.offset[k][p] >= 0)
+              add_scaled(sums.data() + b.offset[k][p], gradient + p * kChannels, b.weight[k][p],
+                         width);
       }
+      const int64_t shape[] = {width, x.size[0], x.size[1], x.size[2]};
+      const int64_t from[] = {1, near.s[0], near.s[1], near.s[2]};
+      const int64_t to[] = {x.step_c, x.s[0], x.s[1], x.s[2]};
+      strided_copy(x.plane(n, c0), to, sums.data(), from, shape, 4, sizeof(T));
     }
   });
   hx.store();
@@ -318,22 +442,38 @@ void send_back(const KernelCall& c) {
 template <class T>
 void grid_gradient(const KernelCall& c) {
   const Held<T> hg(c.in[0]), hx(c.in[1]), hgrid(c.in[2]), hout(c.out[0], true);
-  const SampledPlanes<T> g = hg.planes(), x = hx.planes();
+  const SampledPlanes<T> g = hg.planes(), in = hx.planes();
+  const bool many = many_channels(in, g);
+  const std::unique_ptr<const ChannelsBeside<T>> beside(many ? new ChannelsBeside<T>(in) : nullptr);
+  const SampledPlanes<T>& x = many ? beside->planes() : in;
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const int d = c.in[1].rank - 2;
   const Grid<T> grid{hgrid.data(), hgrid.strides(), d}, out{hout.data(), hout.strides(), d};
   const int64_t points = g.points(), blocks = (points + kBlock - 1) / kBlock;
   parallel_for_rows(x.n * blocks, kBlock * x.c * 16, [&](int64_t begin, int64_t end) {
     Block<T> b;
+    std::vector<T> gradient(static_cast<size_t>(many ? kBlock * x.c : 0));
     for (int64_t u = begin; u < end; ++u) {
       const int64_t n = u / blocks, first = u % blocks * kBlock;
-      b.fill(s, grid, g.size, x, n, first, std::min(first + kBlock, points), true);
+      b.fill(s, grid, g, x, n, first, std::min(first + kBlock, points), true);
       int64_t from[kBlock];
       g.places(first, b.points, from);
       // The factor on a tap's derivative: the sum over channels of gradient times element.
       T product[kMaxTaps][kBlock] = {};
+      if (beside) {
+        const int64_t channels = x.c;
+        for (int64_t ch = 0; ch < channels; ++ch) {
+          const T* gy = g.plane(n, ch);
+          for (int p = 0; p < b.points; ++p) gradient[p * channels + ch] = gy[from[p]];
+        }
+        for (int p = 0; p < b.points; ++p)
+          for (int k = 0; k < b.taps; ++k)
+            if (b.offset[k][p] >= 0)
+              product[k][p] =
+                  dot(gradient.data() + p * channels, x.plane(n, 0) + b.offset[k][p], channels);
+      }
       with_taps(b.taps, [&](auto taps) {
-        for (int64_t ch = 0; ch < x.c; ++ch) {
+        for (int64_t ch = 0; ch < x.c && !beside; ++ch) {
           const T *in = x.plane(n, ch), *gy = g.plane(n, ch);
           for (int p = 0; p < b.points; ++p) {
             const T v = gy[from[p]];
@@ -341,11 +481,13 @@ void grid_gradient(const KernelCall& c) {
           }
         }
       });
+      int64_t place[kBlock];
+      out.places(g, n, first, b.points, place);
       for (int p = 0; p < b.points; ++p)
         for (int j = 0; j < d; ++j) {
           T sum = 0;
           for (int k = 0; k < b.taps; ++k) sum += product[k][p] * b.derivative[j][k][p];
-          out(n, first + p, g.size, j) = sum;
+          out(place[p], j) = sum;
         }
     }
   });
