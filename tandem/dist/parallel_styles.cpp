@@ -3,6 +3,7 @@
 // layers then do around their own forward.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
@@ -286,6 +287,16 @@ std::vector<std::pair<std::string, nn::Module*>> matches(nn::Module& net,
 
 }  // namespace
 
+struct TensorParallel::Aside {
+  struct Layer {
+    nn::Module* module;
+    std::function<Tensor(nn::Module&, Tensor, Forward)> around;
+    std::function<Tensor(const Tensor&)> entering;
+  };
+  std::vector<Layer> layers;
+  bool whole = false;
+};
+
 TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Group group) {
   const NoGradGuard no_grad;
   TensorParallel out;
@@ -293,6 +304,7 @@ TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Gro
   out.group_ = group;
   const auto roles = std::make_shared<Roles>();
   out.roles_ = roles;
+  out.aside_ = std::make_shared<TensorParallel::Aside>();
   std::map<std::string, std::string> by;  // which pattern has named a module
   std::vector<std::pair<Chosen, const ParallelStyle*>> layers;
   for (const auto& [pattern, style] : plan)
@@ -326,12 +338,61 @@ TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Gro
   return out;
 }
 
+// ---- whole nets for a while
+
+void TensorParallel::unshard() {
+  if (group_->size() == 1 || aside_->whole) return;
+  const NoGradGuard no_grad;
+  for (const auto& [path, m] : net_->named_modules())
+    TD_CHECK(!nn::detail::as_moe(*m), Unsupported,
+             "'{}' has its experts on several ranks, which take tokens of all of them", path);
+  for (const Slice& s : slices_) {
+    s.param.cell()->replace(whole_of(s, s.param.value()));
+    s.param.zero_grad();
+  }
+  for (const auto& [path, m] : net_->named_modules()) {
+    auto& state = m->state();
+    if (!state.around && !state.entering) continue;
+    aside_->layers.push_back(
+        {m, std::exchange(state.around, {}), std::exchange(state.entering, {})});
+  }
+  aside_->whole = true;
+}
+
+void TensorParallel::reshard() {
+  if (group_->size() == 1 || !aside_->whole) return;
+  const NoGradGuard no_grad;
+  for (const Slice& s : slices_) {
+    s.param.cell()->replace(own_of(s, s.param.value()));
+    s.param.zero_grad();
+  }
+  for (Aside::Layer& l : aside_->layers) {
+    l.module->state().around = std::move(l.around);
+    l.module->state().entering = std::move(l.entering);
+  }
+  aside_->layers.clear();
+  aside_->whole = false;
+}
+
 // ---- states and norms
 
 const Slice* TensorParallel::slice_of(const std::string& name) const {
   for (const Slice& s : slices_)
     if (s.name == name) return &s;
   return nullptr;
+}
+
+// Is it of the shape that this rank's slice has, whether the net is whole now or not?
+bool TensorParallel::is_slice(const Slice& s, const Tensor& value) const {
+  if (value.dim() != s.param.dim()) return false;
+  int64_t own = 0;
+  for (const int64_t block : s.blocks) {
+    const auto [begin, end] = detail::share_of(block, group_->rank(), group_->size());
+    own += end - begin;
+  }
+  for (int64_t d = 0; d < value.dim(); ++d)
+    if (value.size(d) != (d == s.dim ? own : s.param.size(d))) return false;
+  return true;
 }
 
 Tensor TensorParallel::own_of(const Slice& s, const Tensor& whole) const {
@@ -394,6 +455,7 @@ std::map<std::string, Param> all_names(nn::Module& net) {
 StateDict TensorParallel::state_dict() const {
   const NoGradGuard no_grad;
   StateDict out = net_->state_dict();
+  if (aside_->whole) return out;
   std::map<const Cell*, Tensor> whole;  // tied parameters are gathered once
   for (const Slice& s : slices_) whole[s.param.cell().get()] = whole_of(s, s.param.value());
   for (const auto& [name, p] : all_names(*net_))
@@ -403,6 +465,7 @@ StateDict TensorParallel::state_dict() const {
 
 nn::LoadReport TensorParallel::load_state_dict(const StateDict& whole, bool strict) const {
   const NoGradGuard no_grad;
+  if (aside_->whole) return net_->load_state_dict(whole, strict);
   StateDict own;
   const std::map<std::string, Param> names = all_names(*net_);
   for (const auto& [name, value] : whole) {
@@ -430,13 +493,13 @@ StateDict TensorParallel::optim_state_dict(const optim::Optimizer& optimizer) co
   for (auto& [name, value] : out) {
     const size_t dot = name.rfind('.');
     const Slice* s = dot == name.npos ? nullptr : slice_of(name.substr(0, dot));
-    if (s && value.shape() == s->param.shape()) out[name] = whole_of(*s, value);
+    if (s && is_slice(*s, value)) out[name] = whole_of(*s, value);
   }
   return out;
 }
 
-void TensorParallel::load_optim_state_dict(optim::Optimizer& optimizer,
-                                           const StateDict& whole) const {
+StateDict TensorParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
+                                               const StateDict& whole) const {
   const NoGradGuard no_grad;
   const StateDict own = optimizer.state_dict();
   StateDict parts;
@@ -444,10 +507,15 @@ void TensorParallel::load_optim_state_dict(optim::Optimizer& optimizer,
     const size_t dot = name.rfind('.');
     const Slice* s = dot == name.npos ? nullptr : slice_of(name.substr(0, dot));
     const Tensor* mine = own.find(name);
-    const bool moment = s && mine && mine->shape() == s->param.shape();
+    const bool moment = s && mine && is_slice(*s, *mine);
     parts[name] = moment ? own_of(*s, value) : value;
   }
-  optimizer.load_state_dict(parts);
+  return parts;
+}
+
+void TensorParallel::load_optim_state_dict(optim::Optimizer& optimizer,
+                                           const StateDict& whole) const {
+  optimizer.load_state_dict(parts_of_optim_state(optimizer, whole));
 }
 
 Tensor TensorParallel::get_total_norm(double p, SourceLocation loc) const {

@@ -39,22 +39,29 @@ A combine(A a, A b, ReduceOp op) {
   return op == ReduceOp::min ? std::min(a, b) : std::max(a, b);
 }
 
-template <class A>
-void add_block(A* __restrict a, const A* __restrict b, int64_t n) {
+/// Elements of a block: kBlock, which compilers make vector code of, or what is left of an array.
+using WholeBlock = std::integral_constant<int64_t, kBlock>;
+
+template <class A, class N>
+void add_block(A* __restrict a, const A* __restrict b, N n) {
   for (int64_t i = 0; i < n; ++i) a[i] = combine(a[i], b[i], ReduceOp::sum);
 }
 
-// The reduction of some parts' elements [at, at + n) into `to`.
-template <class T, class A>
-void reduce_block(std::span<const void* const> parts, int64_t at, int64_t n, ReduceOp op, A* to) {
+// The reduction of some parts' elements [at, at + n) into `to`, which overlaps none of them.
+template <class T, class A, class N>
+void reduce_block(std::span<const void* const> parts, int64_t at, N n, ReduceOp op,
+                  A* __restrict to) {
+  const auto elements = [&](size_t r) { return static_cast<const T*>(parts[r]) + at; };
   if (parts.size() == 1) {
-    const T* from = static_cast<const T*>(parts[0]) + at;
+    const T* __restrict from = elements(0);
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<A>(from[i]);
     return;
   }
   const size_t half = std::bit_floor(parts.size() - 1);
-  A right[kBlock];
   reduce_block<T>(parts.first(half), at, n, op, to);
+  if constexpr (std::is_same_v<T, A>)
+    if (op == ReduceOp::sum && half + 1 == parts.size()) return add_block(to, elements(half), n);
+  A right[kBlock];
   reduce_block<T>(parts.subspan(half), at, n, op, right);
   if (op == ReduceOp::sum)
     add_block(to, right, n);
@@ -73,12 +80,14 @@ void reduce_parts(std::span<const void* const> parts, void* out, int64_t n, DTyp
     } else {
       using A = typename SumOf<T>::type;
       A sum[kBlock];
-      for (int64_t at = 0; at < n; at += kBlock) {
-        const int64_t m = std::min(kBlock, n - at);
+      const auto block = [&](int64_t at, auto m) {
         reduce_block<T>(parts, at, m, op, sum);
         T* to = static_cast<T*>(out) + at;
         for (int64_t i = 0; i < m; ++i) to[i] = static_cast<T>(sum[i]);
-      }
+      };
+      int64_t at = 0;
+      for (; at + kBlock <= n; at += kBlock) block(at, WholeBlock());
+      if (at < n) block(at, n - at);
     }
   });
 }

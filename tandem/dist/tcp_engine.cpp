@@ -3,7 +3,8 @@
 // reads from all others at once. A reduction hands part r of the array to rank r, which adds up all
 // ranks' by the tree and gives the result to all: the traffic of a ring in two rounds, and bits
 // that depend on nothing but the values. With a carrier, large calls are compared in a round
-// without elements, then the carrier moves them.
+// without elements, then the carrier moves them. Ranks of one machine that may read each other's
+// memory do so in large calls, between rounds that say where it lies and that it was read.
 #include "tandem/dist/make_engine.h"
 
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/hash/hash.h"
 #include "tandem/dist/carrier_internal.h"
+#include "tandem/dist/near_memory_internal.h"
 #include "tandem/dist/pair_lane_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/reducer_internal.h"
@@ -28,6 +30,11 @@ namespace {
 
 /// Arrays up to this size go whole to all ranks: one round.
 constexpr size_t kSmallBytes = 16384;
+/// From this size on ranks of one machine read each other's memory: below, the rounds around that
+/// take longer than the bytes.
+constexpr size_t kNearBytes = 262144;
+/// What is read at once and added up while it is in the cache.
+constexpr int64_t kNearChunk = 32768;
 
 class TcpEngine final : public QueuedEngine {
  public:
@@ -61,6 +68,22 @@ class TcpEngine final : public QueuedEngine {
                                    gather, this});
     barrier({"carrier"}).wait();  // from here on nothing is carried by TCP on one side alone
     carrier_ = std::move(carrier);
+  }
+
+  /// Look whether the ranks can read each other's memory; all of them call it.
+  void look_near() {
+    const Bytes32 random = random_bytes();
+    uint8_t secret[32];
+    static_assert(sizeof secret == sizeof random);
+    std::memcpy(secret, random.data(), sizeof secret);
+    const NearProbe own = near_probe(mesh_, secret);
+    std::vector<NearProbe> all(static_cast<size_t>(size()));
+    const auto bytes = static_cast<int64_t>(sizeof own);
+    all_gather({&own, bytes, DType::u8}, {all.data(), bytes * size(), DType::u8}, {"neighbours"})
+        .wait();
+    int64_t can = can_read_all(mesh_, all);
+    all_reduce({&can, 1, DType::i64}, ReduceOp::min, {"neighbours"}).wait();
+    near_ = can != 0;
   }
 
   ~TcpEngine() override {
@@ -114,6 +137,7 @@ class TcpEngine final : public QueuedEngine {
         std::make_shared<TcpEngine>(connect_lanes(static_cast<int>(at), std::move(cards), listener,
                                                   sub, after(options_.start_timeout)),
                                     sub, options_);
+    engine->look_near();
     if (carrier_) {
       for (int& m : members) m = members_[static_cast<size_t>(m)];
       engine->use_carrier(carrier_->plugin(), std::move(members));
@@ -269,6 +293,16 @@ class TcpEngine final : public QueuedEngine {
   }
 
   void reduce_large(const Call& c) {
+    if (near_ && c.out.bytes() >= kNearBytes) {
+      const std::vector<uint64_t> at = addresses(c.out.data);
+      reduce_near(at, part_of(c.out, rank()), part_of(c.out, rank()), offset_of(c.out), c.op);
+      said(1);
+      for_others([&](int r) {
+        const Array part = part_of(c.out, r);
+        read_from(r, at[static_cast<size_t>(r)] + offset_of(c.out, r), part.data, part.bytes());
+      });
+      return said(2);
+    }
     std::vector<Transfer> round;
     const Array own = part_of(c.out, rank());
     const std::vector<const void*> all = add_received(round, c.out, own, true);
@@ -280,6 +314,10 @@ class TcpEngine final : public QueuedEngine {
   void scatter_reduced(const Call& c) {
     std::vector<Transfer> round;
     const Array in{const_cast<void*>(c.in.data), c.in.count, c.in.dtype};
+    if (near_ && in.bytes() >= kNearBytes) {
+      reduce_near(addresses(in.data), part_of(in, rank()), c.out, offset_of(in), c.op);
+      return said(1);
+    }
     const std::vector<const void*> all = add_received(round, in, part_of(in, rank()), true);
     exchange(round);
     reduce_parts(all, c.out.data, c.out.count, c.out.dtype, c.op);
@@ -289,6 +327,13 @@ class TcpEngine final : public QueuedEngine {
   template <class PartOf>
   void gather_parts(const Call& c, uint8_t phase, PartOf part) {
     const Array own = part(rank());
+    if (near_ && phase == 0 && c.out.bytes() >= kNearBytes) {
+      const std::vector<uint64_t> at = addresses(c.in.data);
+      if (own.data != c.in.data) std::memmove(own.data, c.in.data, own.bytes());
+      for_others(
+          [&](int r) { read_from(r, at[static_cast<size_t>(r)], part(r).data, part(r).bytes()); });
+      return said(1);
+    }
     if (phase == 0 && own.data != c.in.data && own.count > 0)
       std::memmove(own.data, c.in.data, own.bytes());
     std::vector<Transfer> round;
@@ -315,6 +360,62 @@ class TcpEngine final : public QueuedEngine {
     std::vector<Transfer> round;
     for_others([&](int r) { add_both(round, r, 0, part_of(in, r), part_of(c.out, r)); });
     exchange(round);
+  }
+
+  // ---- the memory of neighbours
+
+  size_t offset_of(const Array& a, int r) const {
+    return static_cast<size_t>(static_cast<const char*>(part_of(a, r).data) -
+                               static_cast<const char*>(a.data));
+  }
+  size_t offset_of(const Array& a) const { return offset_of(a, rank()); }
+
+  // Where every rank's array lies, whose values are complete; all are in this call, and it is the
+  // same one.
+  std::vector<uint64_t> addresses(const void* own) {
+    const auto here = reinterpret_cast<uint64_t>(own);
+    std::vector<uint64_t> all(static_cast<size_t>(size()), here);
+    std::vector<Transfer> round;
+    for_others([&](int r) {
+      add_both(round, r, 0, {const_cast<uint64_t*>(&here), 1, DType::i64},
+               {&all[static_cast<size_t>(r)], 1, DType::i64});
+    });
+    exchange(round);
+    return all;
+  }
+  // All ranks have come as far as this.
+  void said(uint8_t phase) {
+    std::vector<Transfer> round;
+    for_others([&](int r) { add_both(round, r, phase, {}, {}); });
+    exchange(round);
+  }
+  void read_from(int r, uint64_t from, void* to, size_t bytes) {
+    constexpr size_t kOnce = size_t{4} << 20;  // so that a verdict is seen soon
+    for (size_t done = 0; done < bytes; done += kOnce) {
+      if (monitor_.has_verdict()) throw_verdict();
+      if (!read_near(mesh_.cards[static_cast<size_t>(r)].pid, from + done,
+                     static_cast<char*>(to) + done, std::min(kOnce, bytes - done)))
+        throw_lost(r);
+    }
+  }
+  // This rank's part of the reduction, piece by piece.
+  void reduce_near(const std::vector<uint64_t>& at, const Array& own, const Array& to,
+                   size_t offset, ReduceOp op) {
+    const size_t each = size_of(own.dtype), piece = static_cast<size_t>(kNearChunk) * each;
+    scratch_.resize(piece * static_cast<size_t>(size()));
+    std::vector<const void*> all(static_cast<size_t>(size()));
+    for (int64_t i = 0; i < own.count; i += kNearChunk) {
+      const int64_t n = std::min(kNearChunk, own.count - i);
+      const size_t skip = static_cast<size_t>(i) * each;
+      all[static_cast<size_t>(rank())] = static_cast<const char*>(own.data) + skip;
+      for_others([&](int r) {
+        char* here = scratch_.data() + piece * static_cast<size_t>(r);
+        read_from(r, at[static_cast<size_t>(r)] + offset + skip, here,
+                  static_cast<size_t>(n) * each);
+        all[static_cast<size_t>(r)] = here;
+      });
+      reduce_parts(all, static_cast<char*>(to.data) + skip, n, own.dtype, op);
+    }
   }
 
   // Move all messages of a round.
@@ -386,6 +487,7 @@ class TcpEngine final : public QueuedEngine {
   Monitor monitor_;
   PairLane pairs_;
   std::unique_ptr<Carrier> carrier_;
+  bool near_ = false;         ///< all ranks can read each other's memory
   std::vector<int> members_;  ///< rank of each in the whole job
 };
 
@@ -450,6 +552,7 @@ std::shared_ptr<Engine> make_engine(const Place& place, const EngineOptions& opt
                            : one_machine(mesh)      ? "tcp"
                                                     : "gloo";
   auto engine = std::make_shared<TcpEngine>(std::move(mesh), key, options);
+  engine->look_near();
   compare_lines(
       *engine, {name}, "engines",
       "Set TANDEM_DIST_ENGINE alike on all machines, or install the same library on them.");

@@ -93,11 +93,19 @@ class TD_API TensorParallel {
   nn::LoadReport load_state_dict(const StateDict& whole, bool strict = true) const;
   StateDict optim_state_dict(const optim::Optimizer& optimizer) const;
   void load_optim_state_dict(optim::Optimizer& optimizer, const StateDict& whole) const;
+  /// What of it belongs to this rank.
+  StateDict parts_of_optim_state(const optim::Optimizer& optimizer, const StateDict& whole) const;
 
   /// The norm of all gradients of the whole net, and clipping by it; all ranks call these.
   Tensor get_total_norm(double norm_type = 2.0, SourceLocation loc = SourceLocation::here()) const;
   Tensor clip_grad_norm_(double max_norm, double norm_type = 2.0,
                          SourceLocation loc = SourceLocation::here()) const;
+
+  /// Whole values in the net, whose layers then compute what one rank's do, without a call; back
+  /// again, where what is in the net by then is sliced and gradients of slices are gone. All ranks
+  /// call these. Throws Unsupported for a net with ExpertParallel layers.
+  void unshard();
+  void reshard();
 
   nn::Module& module() const { return *net_; }
   const std::vector<Slice>& slices() const { return slices_; }
@@ -106,6 +114,7 @@ class TD_API TensorParallel {
   friend TensorParallel parallelize_module(nn::Module&, const ParallelPlan&,
                                            std::shared_ptr<Engine>);
   const Slice* slice_of(const std::string& name) const;
+  bool is_slice(const Slice& s, const Tensor& value) const;
   Tensor whole_of(const Slice& s, const Tensor& own) const;
   Tensor own_of(const Slice& s, const Tensor& whole) const;
 
@@ -113,6 +122,8 @@ class TD_API TensorParallel {
   std::shared_ptr<Engine> group_;
   std::vector<Slice> slices_;
   std::shared_ptr<const void> roles_;
+  struct Aside;
+  std::shared_ptr<Aside> aside_;  ///< what layers do around their forward, while the net is whole
 };
 
 /// Give every rank of `group` its slices of the layers that the plan names, with rank 0's values;

@@ -27,12 +27,14 @@ struct Pieces {
   double rate = 0;  ///< bytes a second between copies of the net
   double width = 4;
   int copies = 1;
+  int together = 1;  ///< of these in a server
 };
 
 Pieces pieces_of(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n) {
   const Quantity tree = step_time(w, r, gpu, n);
   Pieces p;
   p.copies = replicas(r, n);
+  p.together = std::clamp(gpu.per_server / r.parallel.parts(), 1, p.copies);
   const double again = value_of(tree, "time.recompute");
   const double f = value_of(tree, "time.forward"), b = value_of(tree, "time.backward");
   const double all = f + b + again;
@@ -46,10 +48,6 @@ Pieces pieces_of(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n)
   p.rate = value_of(tree, "time.link.rate", 1);
   p.width = value_of(tree, "time.link.width", 4);
   return p;
-}
-
-double latency_of(int n, const SimulationOptions& o) {
-  return n > 1 ? o.latency * std::ceil(std::log2(static_cast<double>(n))) : 0;
 }
 
 /// Two streams, each in order.
@@ -66,10 +64,27 @@ struct Streams {
   }
 };
 
+// Of a server's GPUs one passes on what leaves it.
+int servers_of(const Pieces& p) { return (p.copies + p.together - 1) / p.together; }
+
 /// Bytes around a ring, once: gather or scatter.
 double once_around(const Pieces& p, double bytes, const SimulationOptions& o) {
   const double n = p.copies;
-  return bytes * (n - 1) / n / p.rate + latency_of(p.copies, o);
+  if (p.copies == 1) return 0;
+  const int servers = servers_of(p);
+  return bytes * (n - 1) / n / p.rate + o.call + (p.copies - servers) * o.near_hop +
+         (servers - 1) * o.far_hop;
+}
+
+/// A sum over all: twice around the ring, or up and down a tree over the servers and a chain in
+/// each, which reaches nine tenths of the ring's rate, as NCCL counts it.
+double sum_over_copies(const Pieces& p, double bytes, const SimulationOptions& o) {
+  if (p.copies == 1) return 0;
+  const double around = 2 * once_around(p, bytes, o) - o.call, n = p.copies;
+  const double levels = std::ceil(std::log2(static_cast<double>(servers_of(p))));
+  const double tree = 2 * bytes * (n - 1) / n / (0.9 * p.rate) + o.call +
+                      2 * ((p.together - 1) * o.near_hop + levels * o.far_hop);
+  return std::min(around, tree);
 }
 
 // Gradients in the buckets of DataParallel, each reduced as soon as the pass has completed it.
@@ -92,7 +107,7 @@ double copies_step(const Workload& w, const PlanRequest& r, const Pieces& p,
       double elements = 0;
       for (const size_t i : bucket) elements += static_cast<double>(w.sizes[i]);
       done += elements;
-      s.carry(2 * once_around(p, elements * part * p.width, o),
+      s.carry(sum_over_copies(p, elements * part * p.width, o),
               begin + factor * p.backward * done / all);
     }
   }
@@ -166,7 +181,7 @@ double pipeline_step(const Workload& w, const PlanRequest& r, const Pieces& p,
   // Gradients of a stage are complete in its last backward pass alone.
   if (p.copies > 1) {
     const double bytes = w.parameters * p.width / r.parallel.parts();
-    end += std::max(0.0, 2 * once_around(p, bytes, o) - p.backward);
+    end += std::max(0.0, sum_over_copies(p, bytes, o) - p.backward);
     if (r.sharding >= 1) end += once_around(p, w.parameters * 4 / r.parallel.parts(), o);
   }
   return end + p.update;
@@ -220,9 +235,11 @@ Simulation simulate(const Workload& w, const PlanRequest& asked, const Gpu& gpu,
                     const SimulationOptions& o) {
   TD_CHECK(n >= asked.parallel.parts() && n % asked.parallel.parts() == 0, Value,
            "{} GPUs cannot be cut into parts of {}", n, asked.parallel.parts());
-  TD_CHECK(o.late >= 0 && o.latency >= 0 && o.steps > 0 && o.write_rate > 0, Value,
-           "a simulation got late {}, latency {}, {} steps, {} bytes a second", o.late, o.latency,
-           o.steps, o.write_rate);
+  TD_CHECK(o.late >= 0 && std::min({o.near_hop, o.far_hop, o.call}) >= 0 && o.steps > 0 &&
+               o.write_rate > 0,
+           Value,
+           "a simulation got late {}, hops {} and {}, a call {}, {} steps, {} bytes a second",
+           o.late, o.near_hop, o.far_hop, o.call, o.steps, o.write_rate);
   PlanRequest r = asked;
   r.n = n;
   const Pieces p = pieces_of(w, r, gpu, n);
@@ -234,9 +251,9 @@ Simulation simulate(const Workload& w, const PlanRequest& asked, const Gpu& gpu,
   Pieces near = p;  // a link that takes no time
   near.rate = 1e30;
   near.hop = 0;
-  SimulationOptions no_latency = o;
-  no_latency.latency = 0;
-  const double alone = step_of(w, r, near, no_latency, even);
+  SimulationOptions no_hops = o;
+  no_hops.near_hop = no_hops.far_hop = no_hops.call = 0;
+  const double alone = step_of(w, r, near, no_hops, even);
   s.exposed = undisturbed - alone;
   s.pauses = alone - s.compute;
   double sum = 0;

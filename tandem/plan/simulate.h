@@ -11,8 +11,11 @@ namespace tandem::plan {
 struct SimulationOptions {
   /// A rank's time for a step is spread by this much (standard deviation of its logarithm).
   double late = 0.01;
-  /// Seconds that a message takes whatever its size; a collective of n ranks has log2(n) of them.
-  double latency = 10e-6;
+  /// Seconds of a hop from one GPU to the next within a server and between servers, and of a call,
+  /// whatever its size: those by which NCCL chooses its algorithms (src/graph/tuning.cc, commit
+  /// 01afd20a77b5, large messages). Gathers and scatters of n ranks go around a ring of n - 1 hops;
+  /// sums may also go up and down a tree over the servers.
+  double near_hop = 3.4e-6, far_hop = 9.6e-6, call = 8.4e-6;
   int steps = 50;           ///< that are drawn
   double restart = 300;     ///< seconds from a failure to the first step after it
   double write_rate = 1e9;  ///< bytes a second of one GPU's part of a checkpoint

@@ -34,6 +34,23 @@ const typename Map::mapped_type& component(const Map& map, Options& o, const cha
                                           : fmt::format(", did you mean '{}'?", near)));
 }
 
+// `trainer.parallel: tp=2,pp=2` for `{tp: 2, pp: 2}`.
+void read_parallel_text(Recipe& r) {
+  const io::Yaml* trainer = r.root.find("trainer");
+  const io::Yaml* parallel = trainer ? trainer->find("parallel") : nullptr;
+  if (!parallel || parallel->kind != io::Yaml::Kind::scalar || parallel->text.empty()) return;
+  const std::string text = parallel->text;
+  io::set_yaml(r.root, "trainer.parallel", "{}");
+  for (const std::string& pair : words_of(text, ',')) {
+    const size_t at = pair.find('=');
+    TD_CHECK(
+        at != pair.npos, Value,
+        "{}: trainer.parallel: '{}' is not a size such as tp=2\nWrite trainer.parallel=tp=2,pp=2.",
+        r.file, pair);
+    io::set_yaml(r.root, "trainer.parallel." + pair.substr(0, at), pair.substr(at + 1));
+  }
+}
+
 }  // namespace
 
 Recipe Recipe::load(const FilePath& path, const std::vector<std::string>& overrides) {
@@ -46,6 +63,7 @@ Recipe Recipe::load(const FilePath& path, const std::vector<std::string>& overri
     TD_CHECK(at != text.npos, Value, "'{}' is not an override such as optim.lr=1e-3", text);
     io::set_yaml(r.root, text.substr(0, at), text.substr(at + 1));
   }
+  read_parallel_text(r);
   return r;
 }
 

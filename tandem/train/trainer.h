@@ -217,7 +217,9 @@ class TD_API Trainer {
   void make_whole();
   void compile_steps();
   bool sharded() const;
+  void check_parallel(int64_t ranks) const;
   StepResult step_on_ranks(const Batch& batch, bool first, bool update, int64_t due);
+  StepResult step_in_stages(const Batch& batch, bool first);
   bool whole_batch() const;
   bool stop_asked() const;
   bool over_time() const;

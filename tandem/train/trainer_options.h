@@ -39,6 +39,35 @@ enum class TrainStrategy : uint8_t {
 };
 constexpr const char* field_names(TrainStrategy) { return "auto none ddp zero1 zero2 fsdp ps"; }
 
+/// A net whose layers are spread over ranks (docs/distributed.md): what a rank cannot hold, or what
+/// is to be computed sooner than one rank does it.
+struct ParallelOptions {
+  int64_t tp = 1, pp = 1, dp = 0, micro = 0;
+  bool spreads() const { return tp > 1 || pp > 1; }
+
+  template <class V>
+  void fields(V& v) {
+    v("tp", tp,
+      {.doc = "ranks that hold slices of the same layers (tensor parallel)",
+       .at_least = 1,
+       .resumable = true});
+    v("pp", pp,
+      {.doc = "stages of a pipeline, each with a part of the blocks",
+       .at_least = 1,
+       .resumable = true});
+    v("dp", dp,
+      {.doc = "copies of the net, each with a part of every batch; 0: as many as there are ranks "
+              "for",
+       .at_least = 0,
+       .resumable = true});
+    v("micro", micro,
+      {.doc = "microbatches in which a batch passes through a pipeline, or the next smaller number "
+              "that divides it; 0: four for each stage",
+       .at_least = 0,
+       .resumable = true});
+  }
+};
+
 /// An average of the weights beside those that are trained (optim/averaged.h). Validation, tests,
 /// predictions and what fit() leaves in the model are the average's once there is one; checkpoints
 /// hold both.
@@ -174,6 +203,7 @@ struct TrainerOptions {
   optim::GradScalerOptions scaler = {};  ///< of fp16
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   TrainStrategy strategy = TrainStrategy::automatic;
+  ParallelOptions parallel = {};
   bool sync_batchnorm = false;
   int64_t ps_staleness = 0;
   // ---- results
@@ -235,6 +265,9 @@ struct TrainerOptions {
            "state, of the gradients too, of the parameters too; ps: rank 0 is a parameter server, "
            "the "
            "others its workers; none: each trains by itself; auto: ddp where there are several",
+       .resumable = true});
+    v("parallel", parallel,
+      {.doc = "the layers of one net spread over ranks, such as {tp: 2, pp: 2}, or tp=2,pp=2",
        .resumable = true});
     v("sync_batchnorm", sync_batchnorm,
       {.doc = "batch norms take the statistics of all ranks' samples", .resumable = true});

@@ -70,7 +70,7 @@ std::vector<MatrixRow> matrix() {
       for (const int ranks : {2, 4}) rows.push_back({deed, s, "step", "tcp", ranks});
     if (s == "ps") rows.push_back({"hang", s, "step", "tcp", 3, 0});
     if (is_collective(s) && s != "tp")
-      for (const char* engine : {"gloo"})
+      for (const char* engine : {"gloo", "mpi"})
         for (const char* moment : {"step", "moving"})
           for (const char* deed : {"kill", "stop"}) rows.push_back({deed, s, moment, engine});
   }
@@ -248,6 +248,21 @@ bool names(const std::string& err, int rank, const MatrixRow& r) {
   return false;
 }
 
+// mpirun ends the others of a rank that fails, unless it is told not to; of a rank that is stopped
+// or hangs it learns by them, and has to end it then.
+void expect_named_under_mpirun(const MatrixRow& r) {
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
+  const bool gone = r.deed == "kill";
+  const Played p = play_by_mpirun(r.text(), r.ranks, gone);
+  EXPECT_TRUE(gone || p.result.code != 0) << p.err;  // with --enable-recovery it gives 0
+  EXPECT_NE(p.result.code, 124) << p.err;            // it hung
+  int named = 0;
+  for (int rank = 0; rank < r.ranks; ++rank) named += rank != r.culprit && names(p.err, rank, r);
+  EXPECT_GE(named, gone ? r.ranks - 1 : 1) << p.err;
+  EXPECT_LT(p.seconds, 25);
+  EXPECT_EQ(p.left, 0);
+}
+
 class FaultMatrix : public ::testing::TestWithParam<MatrixRow> {};
 
 TEST_P(FaultMatrix, IsNamed) {
@@ -260,6 +275,7 @@ TEST_P(FaultMatrix, IsNamed) {
   if (r.engine != "tcp" && !find_plugin(r.engine).carrier)
     GTEST_SKIP() << find_plugin(r.engine).problem;
   const Environment engine("TANDEM_DIST_ENGINE", r.engine);
+  if (r.engine == "mpi") return expect_named_under_mpirun(r);
   const Played p = play(r.text(), r.ranks);
   EXPECT_EQ(p.result.code, code_of(r)) << p.err;
   if (code_of(r) == 0) {

@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
               137,
               1,
               {kHost, "is dead: its connections closed without a word, last seen in step 2",
-               "at call #5 all_reduce sum float32"}},
+               "at call #7 all_reduce sum float32"}},
         Fault{"segv", 139, 1, {kHost, "is dead", "in step 2"}},
         Fault{"exit 7", 7, 1, {kHost, "is dead", "in step 2"}}, Fault{"child", 9, 1, {}},
         Fault{"stop", 70, -1, {kHost, "has not answered for 3.", "in step 2"}},

@@ -4,11 +4,13 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <regex>
 #include <thread>
 
 #include "tandem/base/clock.h"
@@ -122,15 +124,52 @@ int processes_with(const std::string& variable) {
 
 }  // namespace
 
-Played play(const std::string& scenario, int n) {
-  const Environment name("TANDEM_TEST_SCENARIO", scenario);
-  const Environment deadline("TANDEM_DIST_DEADLINE", "3"), timeout("TANDEM_DIST_TIMEOUT", "4"),
-      start("TANDEM_DIST_START_TIMEOUT", "20");
-  char folder[] = "/tmp/tandem-ranks-XXXXXX";
-  EXPECT_NE(::mkdtemp(folder), nullptr);
-  const Environment meeting("TANDEM_TEST_FOLDER", folder);
+namespace {
+
+/// What ranks of a scenario find in their environment, and a folder in which they meet.
+struct Stage {
+  char folder[26] = "/tmp/tandem-ranks-XXXXXX";
+  std::string made = ::mkdtemp(folder) ? folder : "";
+  Environment name, deadline{"TANDEM_DIST_DEADLINE", "3"}, timeout{"TANDEM_DIST_TIMEOUT", "4"},
+      start{"TANDEM_DIST_START_TIMEOUT", "20"}, meeting{"TANDEM_TEST_FOLDER", made};
+  Clock::time_point begin = Clock::now();
+  explicit Stage(const std::string& scenario) : name("TANDEM_TEST_SCENARIO", scenario) {
+    EXPECT_NE(made, "");
+  }
+  void end(Played& p) const {
+    p.seconds = seconds_since(begin);
+    p.left = processes_with("TANDEM_TEST_FOLDER=" + made);
+    std::filesystem::remove_all(made);
+  }
+};
+
+}  // namespace
+
+Played play_by_mpirun(const std::string& scenario, int n, bool recovers) {
+  const Stage stage(scenario);
+  const Environment root("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+      sure("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"), many("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+      port("MASTER_PORT", std::to_string(some_port())), token("TANDEM_TOKEN", "a token of tests"),
+      one("TANDEM_NUM_THREADS", "1");
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string command = fmt::format(
+      "timeout -k 1 60 mpirun {} --tag-output -n {} {} --gtest_filter=FaultChild.Plays* 2>&1",
+      recovers ? "--enable-recovery" : "", n, self);
   Played p;
-  const Clock::time_point begin = Clock::now();
+  FILE* f = ::popen(command.c_str(), "r");
+  char part[4096];
+  while (const size_t got = std::fread(part, 1, sizeof part, f)) p.err.append(part, got);
+  const int status = ::pclose(f);
+  p.result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  // "[1,2]<stderr>:" as tandem launch would write it: "[2] ".
+  p.err = std::regex_replace(p.err, std::regex("\\[\\d+,(\\d+)\\]<std(err|out)>: ?"), "[$1] ");
+  stage.end(p);
+  return p;
+}
+
+Played play(const std::string& scenario, int n) {
+  const Stage stage(scenario);
+  Played p;
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
   p.result = launch({.ranks = n,
@@ -140,9 +179,7 @@ Played play(const std::string& scenario, int n) {
                      .grace = 1});
   p.out = ::testing::internal::GetCapturedStdout();
   p.err = ::testing::internal::GetCapturedStderr();
-  p.seconds = seconds_since(begin);
-  p.left = processes_with("TANDEM_TEST_FOLDER=" + std::string(folder));
-  std::filesystem::remove_all(folder);
+  stage.end(p);
   return p;
 }
 

@@ -39,5 +39,8 @@ struct Played {
   int left = 0;  ///< processes that play it still
 };
 Played play(const std::string& scenario, int n);
+/// The same with ranks that mpirun has started. `recovers`: it lets the others live when one is
+/// gone, so that all of them can say who that was; else it ends them when one has failed.
+Played play_by_mpirun(const std::string& scenario, int n, bool recovers);
 
 }  // namespace tandem::distributed

@@ -89,6 +89,22 @@ TEST(Simulate, LateRanksAndFailuresCost) {
   EXPECT_GE(many.interval, 0.49 * young);
 }
 
+// A ring passes through all GPUs, one hop after the other; a sum may take a tree over the servers.
+TEST(Simulate, RingsOfManyGpusWaitForTheirHops) {
+  const Simulated& s = small_job();
+  PlanRequest gathers = s.request, sums = s.request;
+  gathers.sharding = 3;
+  sums.sharding = 0;
+  const auto exposed = [&](const PlanRequest& r, int n) {
+    return simulate(s.work, r, s.gpu, n, {.late = 0}).exposed;
+  };
+  const double ring = exposed(gathers, 8192) - exposed(gathers, 4096),
+               tree = exposed(sums, 8192) - exposed(sums, 4096);
+  // 4,096 GPUs more are 512 servers more; at least the first gather and the last scatter wait.
+  EXPECT_GT(ring, 2 * (3584 * 3.4e-6 + 512 * 9.6e-6));
+  EXPECT_LT(tree, 0.1 * ring);
+}
+
 // Passes of equal length, no link: the pause is (p - 1) / (m v) of the passes (Narayanan et al.).
 TEST(Simulate, PipelinesPauseAsTheirListsSay) {
   const Simulated& s = small_job();
@@ -96,7 +112,8 @@ TEST(Simulate, PipelinesPauseAsTheirListsSay) {
     PlanRequest r = s.request;
     r.parallel = {.tensor = 1, .pipeline = 4, .interleave = interleave, .micro = 8};
     r.accumulate = 16;
-    const Simulation x = simulate(s.work, r, s.gpu, 4, {.late = 0, .latency = 0});
+    const Simulation x =
+        simulate(s.work, r, s.gpu, 4, {.late = 0, .near_hop = 0, .far_hop = 0, .call = 0});
     EXPECT_NEAR(x.pauses / x.compute, 3.0 / (16 * interleave), 0.02) << interleave;
   }
 }
@@ -122,7 +139,7 @@ TEST(Simulate, SlowPublishedScaling) {
       }
   ASSERT_GE(points.size(), 15u);
   print("{} shares: p90 {:.1f} points apart\n", points.size(), quantile(points, 0.9));
-  // 5 points are wanted and 5.6 measured: one job is published slower on 32 GPUs than on 64, which
+  // 5 points are wanted and 5.4 measured: one job is published slower on 32 GPUs than on 64, which
   // no simulation gives. The bound keeps that from getting worse.
   EXPECT_LE(quantile(points, 0.9), 6);
   EXPECT_LE(quantile(points, 0.5), 3);

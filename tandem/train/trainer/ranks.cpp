@@ -4,6 +4,7 @@
 // shared, and rank 0 writes.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "tandem/base/hash/hash.h"
 #include "tandem/dist/objects.h"
@@ -29,6 +30,20 @@ struct OwnElements : data::detail::Stage {
   std::string text() const override { return in->text(); }
 };
 
+// Stages draw numbers for their own layers: all of them continue from the last one's place.
+uint64_t furthest(distributed::Engine& engine, uint64_t offset) {
+  auto most = static_cast<int64_t>(offset);
+  engine.all_reduce({&most, 1, DType::i64}, distributed::ReduceOp::max, {"random numbers"}).wait();
+  return static_cast<uint64_t>(most);
+}
+
+[[noreturn]] void refuse_average() {
+  TD_FAIL(
+      Unsupported,
+      "an average of weights that are sharded over ranks\nSet average.type = none, or strategy = "
+      "ddp.");
+}
+
 /// Stands for a callback of rank 0 on the others: it keeps its place and name.
 struct AbsentCallback : Callback {
   std::shared_ptr<Callback> of;
@@ -44,6 +59,41 @@ std::vector<NamedNumbers> of_all_ranks(distributed::Engine& engine, const NamedN
 }
 
 }  // namespace
+
+Trainer::Ranks::Ranks(nn::Module& net, const TrainerOptions& o)
+    : spread(o.parallel.spreads()
+                 ? std::make_unique<distributed::ModelParallel>(
+                       net, distributed::ModelParallelSizes{o.parallel.tp, o.parallel.pp},
+                       distributed::world())
+                 : nullptr),
+      model(net,
+            {.sync_batchnorm = o.sync_batchnorm,
+             .sharding = sharding_of(o.strategy),
+             .ignored = spread ? spread->elsewhere() : std::vector<std::string>()},
+            spread ? spread->data_group() : distributed::world()) {
+  quiet.emplace(model);
+}
+
+// What `parallel` says must fit the ranks, and what else the run is to do.
+void Trainer::check_parallel(int64_t ranks) const {
+  const ParallelOptions& p = options_.parallel;
+  const int64_t parts = p.tp * p.pp, wanted = parts * std::max<int64_t>(1, p.dp);
+  const std::string asked = fmt::format("parallel asks for tp={},pp={}", p.tp, p.pp) +
+                            (p.dp > 0 ? fmt::format(",dp={}", p.dp) : "");
+  TD_CHECK(p.dp > 0 ? ranks == wanted : ranks % parts == 0, Value,
+           "{}, {} ranks, and there {} {}\nStart it with tandem launch -n {}, or set other sizes "
+           "(tp=1,pp=1 for one rank).",
+           asked, p.dp > 0 ? std::to_string(wanted) : fmt::format("a multiple of {}", parts),
+           ranks == 1 ? "is" : "are", ranks, wanted);
+  TD_CHECK(options_.strategy == TrainStrategy::automatic || options_.strategy == TrainStrategy::ddp,
+           Unsupported,
+           "{}, which goes with data parallel copies alone\nSet strategy = auto, or leave out "
+           "parallel.",
+           asked);
+  TD_CHECK(is_host(device_of(optimizer())), Unsupported,
+           "{}, which nets on {} do not know yet\nTrain on the CPU, or leave out parallel.", asked,
+           to_string(device_of(optimizer())));
+}
 
 std::string pack(const NamedNumbers& all) {
   std::string text;
@@ -75,6 +125,7 @@ NamedNumbers unpack(std::string_view text) {
 void Trainer::join_ranks(const data::AnyPipeline& data) {
   ranks_.reset();
   serving_.reset();
+  if (options_.parallel.spreads()) check_parallel(distributed::find_place().size);
   if (options_.strategy == TrainStrategy::none) return;
   if (options_.strategy == TrainStrategy::automatic && distributed::find_place().size == 1) return;
   if (distributed::world()->size() == 1) return;
@@ -83,6 +134,7 @@ void Trainer::join_ranks(const data::AnyPipeline& data) {
       !several(), Unsupported,
       "a step with several optimizers on several ranks\nSet strategy = none (each rank trains by "
       "itself), or run it as one rank.");
+  if (options_.parallel.spreads() && options_.average.type != AverageKind::none) refuse_average();
   ranks_ = std::make_unique<Ranks>(model_, options_);
   if (sharded()) share_out();
   if (ranks_->rank() == 0) return;
@@ -91,24 +143,33 @@ void Trainer::join_ranks(const data::AnyPipeline& data) {
 }
 
 bool Trainer::sharded() const {
-  return ranks_ && Ranks::sharding_of(options_.strategy) != distributed::Sharding::none;
+  return ranks_ &&
+         (ranks_->spread || Ranks::sharding_of(options_.strategy) != distributed::Sharding::none);
 }
 
 void Trainer::share_out() {
-  TD_CHECK(
-      options_.average.type == AverageKind::none, Unsupported,
-      "an average of weights that are sharded over ranks\nSet average.type = none, or strategy = "
-      "ddp.");
-  ranks_->model.shard_optimizer(optimizer());
-  if (scaler_) scaler_->set_max_over_ranks(ranks_->model.max_over_ranks());
+  if (options_.average.type != AverageKind::none) refuse_average();
+  if (ranks_->spread)
+    ranks_->spread->shard_optimizer(optimizer());
+  else
+    ranks_->model.shard_optimizer(optimizer());
+  if (scaler_)
+    scaler_->set_max_over_ranks(
+        ranks_->spread
+            ? [](const Tensor& x) { return distributed::all_reduce(x, distributed::ReduceOp::max); }
+            : ranks_->model.max_over_ranks());
   compile_steps();  // the update's cells are others
 }
 
 // The run is over: model and optimizer are those of one rank again. All ranks call it.
 void Trainer::make_whole() {
   if (!sharded()) return;
-  ranks_->model.unshard_optimizer(optimizer());
-  ranks_->model.restore();
+  if (ranks_->spread) {
+    ranks_->spread->unshard_optimizer(optimizer());
+  } else {
+    ranks_->model.unshard_optimizer(optimizer());
+    ranks_->model.restore();
+  }
   if (scaler_) scaler_->set_max_over_ranks({});
   compile_steps();
 }
@@ -134,7 +195,7 @@ bool Trainer::whole_batch() const {
   const int64_t position = at.position > 0 ? at.position - 1 : data_->size() - 1;
   const std::vector<int64_t> ids =
       data_->samples_of(position, at.position > 0 ? at.epoch : at.epoch - 1);
-  return static_cast<int64_t>(ids.size()) % ranks_->size() != 0;
+  return static_cast<int64_t>(ids.size()) % ranks_->parts() != 0;
 }
 
 std::vector<double> Trainer::sums_over_ranks(std::vector<double> own) const {
@@ -152,15 +213,17 @@ Trainer::StepResult Trainer::step_on_ranks(const Batch& batch, bool first, bool 
   Ranks& r = *ranks_;
   r.model.sync_buffers();
   const GeneratorState rng = generator_state();
-  if (r.rank() > 0)
-    set_generator_state({hash_combine(rng.seed, static_cast<uint64_t>(r.rank())), rng.offset});
+  if (r.part() > 0)
+    set_generator_state({hash_combine(rng.seed, static_cast<uint64_t>(r.part())), rng.offset});
   // In eager the last backward pass of an update reduces while it computes.
   const bool eager = !options_.compile || options_.strategy == TrainStrategy::fsdp;
-  const bool overlap = eager && update;
+  const bool overlap = eager && update && !r.staged();
   if (overlap) r.quiet.reset();
-  StepResult out = compiled_->train(batch, first, false, due);
+  StepResult out =
+      r.staged() ? step_in_stages(batch, first) : compiled_->train(batch, first, false, due);
   if (overlap) r.quiet.emplace(r.model);
-  set_generator_state({rng.seed, generator_state().offset});
+  const uint64_t drawn = generator_state().offset;
+  set_generator_state({rng.seed, r.staged() ? furthest(r.engine(), drawn) : drawn});
   const std::vector<double> sums =
       sums_over_ranks({out.loss.to(DType::f64).item<double>(), stop_requested() ? 1.0 : 0.0,
                        over_time() ? 1.0 : 0.0});
@@ -168,8 +231,53 @@ Trainer::StepResult Trainer::step_on_ranks(const Batch& batch, bool first, bool 
   r.late = sums[2] > 0;
   out.loss = full({}, sums[0] / static_cast<double>(r.size()), DType::f32);
   if (!update) return out;
+  if (r.spread) r.spread->reduce_gradients();
   if (!overlap) r.model.reduce_gradients();
   out.norm = compiled_->update(out.loss);
+  return out;
+}
+
+// Forward and backward pass through the stages of a pipeline, op by op.
+Trainer::StepResult Trainer::step_in_stages(const Batch& batch, bool first) {
+  if (first) optimizer().zero_grad();
+  const auto rows = static_cast<int64_t>(batch_rows(batch));
+  const int64_t wanted =
+      options_.parallel.micro > 0 ? options_.parallel.micro : 4 * options_.parallel.pp;
+  const double share = 1.0 / static_cast<double>(options_.accumulate);
+  StepResult out;
+  std::vector<Tensor> outputs, targets;
+  std::map<std::string, Tensor> figures;
+  double passes = 0, loss = 0;
+  ranks_->spread->step(rows, wanted, [&](int64_t begin, int64_t end) {
+    Batch part;
+    for (const Tensor& t : batch)
+      part.push_back(
+          t.defined() && t.dim() > 0 && t.size(0) == rows ? narrow(t, 0, begin, end - begin) : t);
+    StepOutput o;
+    {
+      const AutocastGuard cast = autocast_of(options_);
+      o = step_function_(part);
+    }
+    TD_CHECK(o.loss.defined() && o.loss.numel() == 1, Shape,
+             "the step's loss expects one element, got {}\nReduce it: loss.mean().",
+             o.loss.defined() ? o.loss.shape().to_string() : "none");
+    ++passes;
+    loss += o.loss.detach().to(DType::f64).item<double>();
+    if (o.output.defined()) outputs.push_back(o.output.detach());
+    if (o.target.defined()) targets.push_back(o.target.detach());
+    for (const auto& [name, value] : o.figures) {
+      Tensor& sum = figures[name];
+      sum = sum.defined() ? sum + value.detach() : value.detach();
+    }
+    const Tensor scaled = options_.accumulate > 1 ? o.loss * share : o.loss;
+    return scaler_ ? scaler_->scale(scaled) : scaled;
+  });
+  if (!outputs.empty()) out.output = cat(outputs, 0);
+  if (!targets.empty()) out.target = cat(targets, 0);
+  for (const auto& [name, sum] : figures) out.figures.emplace_back(name, sum / passes);
+  // The last stage has seen it: the sum over all ranks divides by their number.
+  const double stages = static_cast<double>(options_.parallel.pp);
+  out.loss = full({}, passes > 0 ? loss / passes * stages : 0, DType::f64);
   return out;
 }
 

@@ -35,7 +35,9 @@ void Trainer::save(std::optional<double> score) {
   const WholeSums whole(*this);
   const WholeParams here(*this);
   StateDict moments;
-  if (sharded()) moments = ranks_->model.optim_state_dict(optimizer());
+  if (sharded())
+    moments = ranks_->spread ? ranks_->spread->optim_state_dict(optimizer())
+                             : ranks_->model.optim_state_dict(optimizer());
   if (!checkpoints_) return;
   io::Json::Object metrics, callbacks;
   for (const auto& m : metrics_) metrics.emplace_back(m->name(), numbers(m->state()));
@@ -73,7 +75,8 @@ void Trainer::save(std::optional<double> score) {
 namespace {
 
 // A checkpoint holds whole moments; this rank takes its parts of them.
-void take_parts(distributed::DataParallel& model, const optim::Optimizer& optimizer, Snapshot& s) {
+template <class Sharded>
+void take_parts(const Sharded& model, const optim::Optimizer& optimizer, Snapshot& s) {
   StateDict whole;
   for (const auto& [name, value] : s.optimizer)
     if (name.starts_with(kOptimizerPart)) whole[name.substr(kOptimizerPart.size())] = value;
@@ -98,8 +101,13 @@ void Trainer::resume(Running& run) {
   if (resume_hooks_.before) resume_hooks_.before(*s);
   const std::vector<double> given = initial_rates(optimizers_);
   io::Json more;
-  if (sharded()) take_parts(ranks_->model, optimizer(), *s);
+  if (sharded() && ranks_->spread)
+    take_parts(*ranks_->spread, optimizer(), *s);
+  else if (sharded())
+    take_parts(ranks_->model, optimizer(), *s);
   try {
+    std::optional<WholeParams> here;  // which a checkpoint holds
+    if (sharded() && ranks_->spread) here.emplace(*this);
     more = restore(parts(), *s);
   } catch (const Error& e) {
     throw Error(e.kind(),

@@ -85,10 +85,11 @@ void Trainer::compile_steps() {
   };
   // Programs take all parameters at once: those of fsdp come and go in eager steps.
   const bool whole = options_.compile && options_.strategy != TrainStrategy::fsdp;
+  const bool staged = ranks_ && ranks_->staged();
   compiled_->train = train;
   compiled_->eval = eval;
   compiled_->update = update;
-  if (whole) compiled_->train = tandem::compile(train, {.name = "train step"});
+  if (whole && !staged) compiled_->train = tandem::compile(train, {.name = "train step"});
   if (whole) compiled_->eval = tandem::compile(eval, {.name = "validation step"});
   if (options_.compile) compiled_->update = tandem::compile(update, {.name = "update"});
   // Steps run where the model is.
@@ -110,10 +111,13 @@ Tensor Trainer::apply_update(optim::Optimizer& optimizer, const Tensor& loss, Te
   const bool watch = options_.on_nonfinite != OnNonFinite::off;
   Tensor norm;
   if (options_.clip_norm > 0)
-    norm = sharded() ? ranks_->model.clip_grad_norm_(options_.clip_norm)
-                     : optim::clip_grad_norm_(optimizer.params(), options_.clip_norm);
+    norm = !sharded()       ? optim::clip_grad_norm_(optimizer.params(), options_.clip_norm)
+           : ranks_->spread ? ranks_->spread->clip_grad_norm_(options_.clip_norm)
+                            : ranks_->model.clip_grad_norm_(options_.clip_norm);
   else if (watch)
-    norm = sharded() ? ranks_->model.get_total_norm() : optim::get_total_norm(optimizer.params());
+    norm = !sharded()       ? optim::get_total_norm(optimizer.params())
+           : ranks_->spread ? ranks_->spread->get_total_norm()
+                            : ranks_->model.get_total_norm();
   // The scaler holds back what is not finite by itself, and tries a smaller scale.
   if (scaler_) {
     scaler_->step(optimizer);
@@ -248,8 +252,8 @@ bool Trainer::train_batch(Running& run, const Batch& batch, bool last) {
   // Whole batches of a data parallel run count once.
   const bool whole = !ranks_ || whole_batch();
   const double own = serving_ ? serving_->rows : batch_rows(batch);
-  const double rows = own * static_cast<double>(whole ? 1 : ranks_->size());
-  const bool counts = !ranks_ || !whole || ranks_->rank() == 0;
+  const double rows = own * static_cast<double>(whole ? 1 : ranks_->parts());
+  const bool counts = !ranks_ || (ranks_->counts() && (!whole || ranks_->part() == 0));
   const double loss = double_of(out.loss);
   const double norm = out.norm.defined() ? double_of(out.norm) : 0;
   run.last_loss = loss;

@@ -352,7 +352,7 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
   }
   if (ranks_) {
     ranks_->whole = train;
-    train = train.part_of_batches(ranks_->rank(), ranks_->size());
+    train = train.part_of_batches(ranks_->part(), ranks_->parts());
   }
   Running run(options_.progress && !(ranks_ && ranks_->rank() > 0));
   StopGuard signals;
@@ -444,7 +444,11 @@ FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,
   open(run);
   if (val && step_ == 0 && options_.validation.sanity_batches > 0)
     validate(*val, "val/", options_.validation.sanity_batches);
-  for (auto& c : callbacks_) c->fit_begin(*this);
+  {
+    std::optional<WholeParams> here;  // callbacks of one rank may run a net that is spread
+    if (ranks_ && ranks_->spread) here.emplace(*this);
+    for (auto& c : callbacks_) c->fit_begin(*this);
+  }
   run.start = Clock::now();
   epoch_ = train.state().epoch - (due_ == Due::epoch ? 1 : 0);
   if (due_ == Due::end) {

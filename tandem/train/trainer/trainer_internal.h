@@ -5,6 +5,7 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/dist/data_parallel.h"
+#include "tandem/dist/model_parallel.h"
 #include "tandem/runs/pressure.h"
 #include "tandem/runs/progress.h"
 #include "tandem/runs/resources.h"
@@ -83,9 +84,10 @@ struct Trainer::Compiled {
   Update update;  ///< of gradients that ranks have reduced; gives their norm
 };
 
-/// A data parallel run: this rank's part in it.
+/// A run on several ranks: this one's part in it.
 struct Trainer::Ranks {
-  distributed::DataParallel model;
+  std::unique_ptr<distributed::ModelParallel> spread;  ///< where the net's layers are
+  distributed::DataParallel model;  ///< over the ranks that hold the same and have other samples
   std::optional<data::AnyPipeline> whole;  ///< the data, not this rank's part of it
   bool stop = false, late = false;         ///< what the ranks have agreed on in the last step
   /// Backward passes are this rank's alone, such as those of callbacks that look at gradients.
@@ -94,10 +96,7 @@ struct Trainer::Ranks {
     explicit Quiet(distributed::DataParallel& m) : hold(m.no_sync()) {}
   };
   std::optional<Quiet> quiet;
-  Ranks(nn::Module& net, const TrainerOptions& o)
-      : model(net, {.sync_batchnorm = o.sync_batchnorm, .sharding = sharding_of(o.strategy)}) {
-    quiet.emplace(model);
-  }
+  Ranks(nn::Module& net, const TrainerOptions& o);
   static distributed::Sharding sharding_of(TrainStrategy s) {
     using distributed::Sharding;
     return s == TrainStrategy::zero1   ? Sharding::zero1
@@ -105,9 +104,20 @@ struct Trainer::Ranks {
            : s == TrainStrategy::fsdp  ? Sharding::zero3
                                        : Sharding::none;
   }
-  distributed::Engine& engine() const { return model.engine(); }
+  bool staged() const { return spread && spread->staged(); }
+  // ---- of all ranks
+  distributed::Engine& engine() const { return *distributed::world(); }
   int64_t rank() const { return engine().rank(); }
   int64_t size() const { return engine().size(); }
+  // ---- of those that have parts of a batch
+  int64_t part() const { return model.engine().rank(); }
+  int64_t parts() const { return model.engine().size(); }
+  /// Does this rank count what its part of a batch gave, or another one that has the same?
+  bool counts() const { return !spread || spread->counts(); }
+  // ---- whole parameters, where ranks hold parts of them
+  bool unsharded() const { return spread ? spread->unsharded() : model.unsharded(); }
+  void unshard() { spread ? spread->unshard() : model.unshard(); }
+  void reshard() { spread ? spread->reshard() : model.reshard(); }
 };
 
 /// All parameters are here while it lives, where they are sharded over the ranks; all ranks make
@@ -115,12 +125,12 @@ struct Trainer::Ranks {
 /// leaves them to that.
 class Trainer::WholeParams {
  public:
-  explicit WholeParams(Trainer& t) : t_(t), on_(t.sharded() && !t.ranks_->model.unsharded()) {
-    if (t_.sharded()) t_.ranks_->model.unshard();
+  explicit WholeParams(Trainer& t) : t_(t), on_(t.sharded() && !t.ranks_->unsharded()) {
+    if (t_.sharded()) t_.ranks_->unshard();
   }
   ~WholeParams() {
     try {
-      if (on_ && t_.ranks_) t_.ranks_->model.reshard();
+      if (on_ && t_.ranks_) t_.ranks_->reshard();
     } catch (...) {}  // a call that failed: the next one of this rank throws its error
   }
   WholeParams(const WholeParams&) = delete;

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/dist/model_parallel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tandem/base/error.h"
+#include "tandem/dist/collectives_internal.h"
+#include "tandem/dist/known_plans.h"
+#include "tandem/dist/pipeline.h"
+#include "tandem/dist/reducer_internal.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::distributed {
+namespace {
+
+DeviceMesh mesh_of(const ModelParallelSizes& s, const std::shared_ptr<Engine>& world) {
+  const int64_t ranks = world->size(), parts = s.tp * s.pp;
+  TD_CHECK(s.tp > 0 && s.pp > 0 && ranks % parts == 0, Value,
+           "tensor parallel over {} ranks and a pipeline of {} stages take a multiple of {} ranks, "
+           "the job has {}\nStart it with tandem launch -n {}.",
+           s.tp, s.pp, parts, ranks, parts);
+  // Slices of a layer exchange most, then copies of the net: neighbours.
+  return init_device_mesh({s.pp, ranks / parts, s.tp}, {"pp", "dp", "tp"}, world);
+}
+
+// The states of an optimizer by the shapes that its parameters have now.
+void renew_states(optim::Optimizer& optimizer) {
+  const std::vector<Param> params = optimizer.params();
+  optimizer.replace_params(params);
+}
+
+/// Leaves the net's forward where the last block of a stage is done: what follows belongs to
+/// others.
+struct StageEnds {};
+
+}  // namespace
+
+struct ModelParallel::Stages {
+  struct Part : nn::Module {
+    std::function<Tensor(Tensor)> run;
+    Part() { this->register_members(this, ""); }  // it has none
+    Tensor forward(Tensor x) { return run(std::move(x)); }
+  };
+  std::vector<nn::Module*> blocks;
+  int64_t first = 0, end = 0;            ///< this rank's blocks
+  std::map<const Cell*, int64_t> owner;  ///< of parameters and buffers of blocks: the stage
+  std::vector<Param> outside;            ///< trained parameters that no block has
+  Part part;
+  // Of a forward pass:
+  Tensor entering, leaving, before;
+  int64_t seen = 0;
+  bool last = false;
+
+  Tensor through(int64_t i, nn::Module& m, Tensor x,
+                 const nn::detail::ModuleState::Forward& forward) {
+    TD_CHECK(i == seen && (i == 0 || x.impl() == before.impl()), Unsupported,
+             "a pipeline cuts a chain of blocks, but this net does something else between its "
+             "blocks {} and {}\nLeave pipeline parallel out (pp = 1).",
+             seen - 1, i);
+    ++seen;
+    if (i == first && first > 0) x = entering;
+    if (i >= first && i < end) x = forward(&m, std::move(x));
+    before = x;
+    if (i + 1 < end || last || i < first) return x;
+    leaving = std::move(x);
+    throw StageEnds{};
+  }
+  Tensor pass(Tensor in, const std::function<Tensor()>& loss) {
+    entering = std::move(in);
+    seen = 0;
+    Tensor out;
+    bool left = false;
+    try {
+      out = loss();
+    } catch (const StageEnds&) {
+      left = true;
+      out = std::move(leaving);
+    }
+    entering = before = leaving = Tensor();
+    TD_CHECK(left != last && seen == (last ? static_cast<int64_t>(blocks.size()) : end),
+             Unsupported,
+             "a pipeline expects that a net calls each of its blocks once, {} of {} were\nLeave "
+             "pipeline parallel out (pp = 1).",
+             seen, blocks.size());
+    return out;
+  }
+};
+
+ModelParallel::ModelParallel(nn::Module& net, ModelParallelSizes sizes,
+                             std::shared_ptr<Engine> world)
+    : net_(net), sizes_(sizes), mesh_(mesh_of(sizes, world)) {
+  const ParallelPlan plan = sizes.tp > 1 ? known_plan(net) : ParallelPlan();
+  if (staged()) cut(net);
+  model_ = world->split(static_cast<int>(mesh_.get_local_rank("dp")), world->rank());
+  std::vector<Cell*> cells;
+  for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
+  for (const Buffer& b : net.buffers()) cells.push_back(b.cell().get());
+  std::vector<std::string> lines;
+  for (const auto& [name, p] : net.named_parameters())
+    lines.push_back(
+        fmt::format("parameter '{}' {}{}", name, to_string(p.dtype()), p.shape().to_string()));
+  compare_lines(*world, lines, "nets", "All ranks must build the same net.");
+  broadcast_cells(*world, cells, "parameters");
+  slices_ = parallelize_module(net, plan, mesh_["tp"]);
+  set_hooks(true);
+}
+
+ModelParallel::~ModelParallel() {
+  if (!whole_) set_hooks(false);
+}
+
+bool ModelParallel::counts() const {
+  return mesh_.get_local_rank("tp") == 0 && mesh_.get_local_rank("pp") == sizes_.pp - 1;
+}
+
+// ---- stages
+
+void ModelParallel::cut(nn::Module& net) {
+  const std::vector<std::string> paths = known_blocks(net);
+  const auto n = static_cast<int64_t>(paths.size());
+  TD_CHECK(n >= sizes_.pp, Value, "{} blocks do not make {} stages\nLower pp.", n, sizes_.pp);
+  stages_ = std::make_unique<Stages>();
+  Stages& s = *stages_;
+  const std::vector<int64_t> split =
+      balanced_split(std::vector<double>(static_cast<size_t>(n), 1), sizes_.pp);
+  const int64_t stage = mesh_.get_local_rank("pp");
+  const auto begin_of = [&](int64_t i) {
+    return i < sizes_.pp ? split[static_cast<size_t>(i)] : n;
+  };
+  s.first = begin_of(stage);
+  s.end = begin_of(stage + 1);
+  s.last = stage + 1 == sizes_.pp;
+  std::map<std::string, nn::Module*> by_path;
+  for (const auto& [path, m] : net.named_modules()) by_path[path] = m;
+  for (int64_t i = 0, at = 0; i < n; ++i) {
+    while (i >= begin_of(at + 1)) ++at;
+    nn::Module& block = *by_path.at(paths[static_cast<size_t>(i)]);
+    s.blocks.push_back(&block);
+    const auto belongs = [&](const Cell* cell) {
+      const auto [owner, fresh] = s.owner.emplace(cell, at);
+      TD_CHECK(fresh || owner->second == at, Unsupported,
+               "'{}' shares parameters with a block of another stage\nLeave pipeline parallel out "
+               "(pp = 1).",
+               paths[static_cast<size_t>(i)]);
+    };
+    for (const Param& p : block.parameters()) belongs(p.cell().get());
+    for (const Buffer& b : block.buffers()) belongs(b.cell().get());
+  }
+  std::map<const Cell*, bool> known;
+  for (const auto& [name, p] : net.named_parameters()) {
+    const auto owner = s.owner.find(p.cell().get());
+    if (owner != s.owner.end() && owner->second != stage) elsewhere_.push_back(name);
+    if (owner == s.owner.end() && p.requires_grad() && known.emplace(p.cell().get(), true).second)
+      s.outside.push_back(p);
+  }
+}
+
+void ModelParallel::set_hooks(bool on) {
+  if (!stages_) return;
+  for (size_t i = 0; i < stages_->blocks.size(); ++i) {
+    auto& around = stages_->blocks[i]->state().around;
+    TD_CHECK(!on || !around, Unsupported, "a block of the pipeline has code around it already");
+    around = {};
+    if (on)
+      around = [s = stages_.get(), i](nn::Module& m, Tensor x,
+                                      nn::detail::ModuleState::Forward forward) {
+        return s->through(static_cast<int64_t>(i), m, std::move(x), forward);
+      };
+  }
+}
+
+Tensor ModelParallel::step(int64_t rows, int64_t microbatches,
+                           const std::function<Tensor(int64_t, int64_t)>& loss) {
+  TD_CHECK(stages_ && !whole_ && rows > 0 && microbatches > 0, Value,
+           "a step of a pipeline expects stages, rows and microbatches");
+  int64_t n = std::min(rows, microbatches);
+  while (rows % n != 0) --n;
+  int64_t next = 0;  // a stage has its forward passes in the order of the microbatches
+  stages_->part.run = [&](Tensor in) {
+    const int64_t at = next++;
+    return stages_->pass(std::move(in), [&] { return loss(at * rows / n, (at + 1) * rows / n); });
+  };
+  const auto as_it_is = [](const Tensor& out, const Tensor&) { return out; };
+  Schedule1F1B schedule({stages_->part, mesh_.get_local_rank("pp"), sizes_.pp}, n, as_it_is,
+                        mesh_["pp"]);
+  const Tensor numbers = zeros({n});  // the batch is here on every rank
+  return schedule.step(numbers, numbers);
+}
+
+void ModelParallel::reduce_gradients() {
+  if (!stages_) return;
+  const NoGradGuard no_grad;
+  // At the end of the bucket: how many stages have a gradient of each parameter.
+  std::vector<float> used;
+  std::vector<Tensor> flat;
+  for (const Param& p : stages_->outside) {
+    const Tensor g = p.grad();
+    used.push_back(g.defined() ? 1.0F : 0.0F);
+    flat.push_back(g.defined() ? g.flatten().to(DType::f32) : zeros({p.numel()}));
+  }
+  if (flat.empty()) return;
+  flat.push_back(tensor(used));
+  const Tensor sum = detail::all_reduce_labelled(cat(flat, 0), ReduceOp::sum, mesh_["pp"],
+                                                 "gradients outside of the blocks");
+  int64_t at = 0;
+  const int64_t counts = sum.numel() - static_cast<int64_t>(used.size());
+  for (size_t i = 0; i < used.size(); ++i) {
+    const Param& p = stages_->outside[i];
+    const Tensor g = sum.narrow(0, at, p.numel()).reshape(p.shape());
+    at += p.numel();
+    if (sum.narrow(0, counts + static_cast<int64_t>(i), 1).item<float>() > 0)
+      p.set_grad(g.to(p.dtype()));
+  }
+}
+
+// ---- norms
+
+// What k ranks have alike counts as a k-th on each of them, so that one sum over all makes it.
+Tensor ModelParallel::get_total_norm(double p) const {
+  const NoGradGuard no_grad;
+  TD_CHECK(p > 0, Value, "norm_type is {}, expected more than 0", p);
+  std::map<double, std::vector<Param>> by_copies;
+  for (const Param& param : net_.parameters()) {
+    const Cell* cell = param.cell().get();
+    const bool slice =
+        sizes_.tp > 1 &&
+        std::any_of(slices_.slices().begin(), slices_.slices().end(),
+                    [&](const TensorParallel::Slice& s) { return s.param == param; });
+    const bool stage = stages_ && stages_->owner.contains(cell);
+    const int64_t copies = (slice ? 1 : sizes_.tp) * (stage ? 1 : sizes_.pp);
+    by_copies[static_cast<double>(copies)].push_back(param);
+  }
+  Tensor own = zeros({}, DType::f64);
+  for (const auto& [copies, params] : by_copies) {
+    const Tensor norm = optim::get_total_norm(params, p).to(DType::f64);
+    own = std::isinf(p) ? maximum(own, norm) : own + pow(norm, p) / copies;
+  }
+  if (!std::isinf(p)) own = pow(own, 1 / p);
+  return detail::norm_over_ranks(own, p, model_).to(net_.parameters().front().dtype());
+}
+
+Tensor ModelParallel::clip_grad_norm_(double max_norm) const {
+  const NoGradGuard no_grad;
+  Tensor norm = get_total_norm();
+  optim::clip_grads_with_norm_(net_.parameters(), max_norm, norm);
+  return norm;
+}
+
+// ---- whole states
+
+void ModelParallel::unshard() {
+  if (whole_) return;
+  const NoGradGuard no_grad;
+  set_hooks(false);
+  slices_.unshard();
+  if (stages_) {
+    const auto bring = [&](const Ref<Cell>& cell) {
+      if (const auto owner = stages_->owner.find(cell.get()); owner != stages_->owner.end())
+        cell->replace(broadcast(cell->read(), static_cast<int>(owner->second), mesh_["pp"]));
+    };
+    for (const Param& p : net_.parameters()) bring(p.cell());
+    for (const Buffer& b : net_.buffers()) bring(b.cell());
+  }
+  whole_ = true;
+}
+
+void ModelParallel::reshard() {
+  if (!whole_) return;
+  slices_.reshard();
+  set_hooks(true);
+  whole_ = false;
+}
+
+StateDict ModelParallel::optim_state_dict(const optim::Optimizer& optimizer) const {
+  const NoGradGuard no_grad;
+  StateDict all = slices_.optim_state_dict(optimizer);
+  if (!stages_) return all;
+  std::map<std::string, int64_t> owners;
+  for (const auto& [name, p] : net_.named_parameters())
+    if (const auto at = stages_->owner.find(p.cell().get()); at != stages_->owner.end())
+      owners[name] = at->second;
+  for (auto& [name, value] : all) {
+    const auto owner = owners.find(name.substr(0, std::min(name.rfind('.'), name.size())));
+    if (owner != owners.end())
+      all[name] = broadcast(value, static_cast<int>(owner->second), mesh_["pp"]);
+  }
+  return all;
+}
+
+StateDict ModelParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
+                                              const StateDict& whole) const {
+  return slices_.parts_of_optim_state(optimizer, whole);
+}
+
+void ModelParallel::shard_optimizer(optim::Optimizer& optimizer) {
+  const StateDict state = optimizer.state_dict();
+  renew_states(optimizer);
+  slices_.load_optim_state_dict(optimizer, state);
+}
+
+void ModelParallel::unshard_optimizer(optim::Optimizer& optimizer) {
+  const StateDict state = optim_state_dict(optimizer);
+  unshard();
+  renew_states(optimizer);
+  optimizer.load_state_dict(state);
+}
+
+}  // namespace tandem::distributed

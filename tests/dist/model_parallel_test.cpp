@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nets with known plans, spread by tensor, pipeline and data parallel at once, against one rank
+// that holds all of them; whole states, and what is refused.
+#include "tandem/dist/model_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "tandem/dist/data_parallel.h"
+#include "tandem/dist/known_plans.h"
+#include "tandem/graph/rng.h"
+#include "tandem/models/text/gpt.h"
+#include "tandem/nn/nn.h"
+#include "tandem/ops/ops.h"
+#include "tandem/optim/optim.h"
+#include "tests/dist/ranks_helper.h"
+#include "tests/support/errors.h"
+#include "tests/support/init.h"
+
+namespace tandem::distributed {
+namespace {
+
+using Group = std::shared_ptr<Engine>;
+
+/// Ids to the next ids.
+struct SmallGpt {
+  static models::GPT make() {
+    return models::GPT(
+        {.vocabulary = 31, .context = 8, .layers = 3, .heads = 4, .width = 16, .bias = true});
+  }
+  static Tensor loss(models::GPT& net, const Tensor& x) {
+    return cross_entropy(net(x).flatten(0, 1), ((x * 3 + 1) % 31).flatten());
+  }
+};
+/// Layers of nn::Transformer between an embedding and a head of their own.
+struct SmallEncoder {
+  struct Net : nn::Module {
+    nn::Embedding embed{31, 16};
+    std::vector<nn::TransformerEncoderLayer> layers;
+    nn::Linear head{16, 31};
+    Net() {
+      for (int i = 0; i < 2; ++i)
+        layers.emplace_back(
+            16, 4,
+            nn::TransformerLayerOptions{.dim_feedforward = 24, .dropout = 0, .batch_first = true});
+      TD_REGISTER(embed, layers, head);
+    }
+    Tensor forward(const Tensor& ids) {
+      Tensor x = embed(ids);
+      for (auto& l : layers) x = l(x);
+      return head(x);
+    }
+  };
+  static Net make() { return {}; }
+  static Tensor loss(Net& net, const Tensor& x) {
+    return cross_entropy(net(x).flatten(0, 1), x.flatten());
+  }
+};
+
+struct SpreadRun {
+  std::vector<double> losses;
+  StateDict state, moments;
+  double norm = 0;
+};
+
+// 20 steps of one net on pp x dp x tp ranks, clipped: losses, and the whole states of the end.
+template <class Case>
+SpreadRun train_on(int pp, int dp, int tp) {
+  SpreadRun result;
+  std::mutex lock;
+  run_ranks(pp * dp * tp, [&](const Group& e) {
+    manual_seed(e->rank() == 0 ? 5 : 6);  // rank 0's values count
+    auto net = Case::make();
+    optim::AdamW opt(net.parameters(), {.lr = 3e-3, .eps = 1e-4});
+    ModelParallel spread(net, {.tp = tp, .pp = pp}, e);
+    spread.shard_optimizer(opt);
+    const Group& data = spread.data_group();
+    DataParallel model(net, {.ignored = spread.elsewhere()}, data);
+    SpreadRun own;
+    for (int i = 0; i < 20; ++i) {
+      Tensor batch;
+      {
+        const GeneratorGuard random({77, static_cast<uint64_t>(i) * 8});
+        batch = randint(0, 31, {8, 8});
+      }
+      const int64_t rows = 8 / dp, first = data->rank() * rows;
+      opt.zero_grad();
+      Tensor loss;
+      const auto of = [&](int64_t begin, int64_t end) {
+        return Case::loss(net, batch[Slice(first + begin, first + end)]);
+      };
+      {
+        const auto hold = model.no_sync();
+        if (spread.staged()) {
+          loss = spread.step(rows, 3, of);  // 2 where 3 does not divide
+        } else {
+          loss = of(0, rows);
+          loss.backward();
+        }
+      }
+      spread.reduce_gradients();
+      model.reduce_gradients();
+      own.norm = spread.clip_grad_norm_(0.5).template item<float>();
+      opt.step();
+      const Tensor sum = all_reduce(loss.detach().to(DType::f64).reshape({}), ReduceOp::sum, data);
+      own.losses.push_back(sum.template item<double>() / dp);
+    }
+    own.moments = spread.optim_state_dict(opt);
+    spread.unshard();
+    own.state = net.state_dict();
+    if (e->rank() > 0) return;
+    const std::lock_guard hold(lock);
+    result = own;
+  });
+  return result;
+}
+
+template <class Case>
+void expect_one_ranks(const std::vector<std::array<int, 3>>& sizes) {
+  const SpreadRun one = train_on<Case>(1, 1, 1);
+  ASSERT_EQ(one.losses.size(), 20u);
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  for (const auto& [pp, dp, tp] : sizes) {
+    SCOPED_TRACE(fmt::format("pp {} dp {} tp {}", pp, dp, tp));
+    const SpreadRun spread = train_on<Case>(pp, dp, tp);
+    ASSERT_EQ(spread.losses.size(), 20u);
+    for (size_t i = 0; i < 20; ++i) EXPECT_NEAR(spread.losses[i], one.losses[i], 1e-5) << i;
+    EXPECT_NEAR(spread.norm, one.norm, 1e-4);
+    for (const auto& [name, value] : one.state)
+      EXPECT_TRUE(allclose(spread.state.at(name), value, 0, 1e-5)) << name;
+    for (const auto& [name, value] : one.moments) {
+      ASSERT_EQ(spread.moments.at(name).shape(), value.shape()) << name;
+      EXPECT_TRUE(allclose(spread.moments.at(name), value, 0, 1e-5)) << name;
+    }
+  }
+}
+
+TEST(ModelParallel, GptIsThatOfOneRank) {
+  expect_one_ranks<SmallGpt>({{1, 1, 2}, {2, 1, 1}, {3, 1, 1}, {2, 1, 2}, {1, 2, 2}, {2, 2, 2}});
+}
+TEST(ModelParallel, EncoderLayersAreThoseOfOneRank) {
+  expect_one_ranks<SmallEncoder>({{1, 1, 4}, {2, 1, 2}});
+}
+
+// Whole, changed by somebody, and in slices again.
+TEST(ModelParallel, ANetIsWholeForAWhile) {
+  run_ranks(4, [](const Group& e) {
+    manual_seed(5);
+    auto net = SmallGpt::make();
+    const Tensor ids = randint(0, 31, {2, 8});
+    const Tensor before = net(ids).detach();
+    ModelParallel spread(net, {.tp = 2, .pp = 2}, e);
+    EXPECT_EQ(net.h[0].c_fc.weight.shape(), Shape({32, 16}));
+    spread.unshard();
+    EXPECT_EQ(net.h[0].c_fc.weight.shape(), Shape({64, 16}));
+    const NoGradGuard no_grad;
+    EXPECT_TRUE(allclose(net(ids), before, 0, 0));
+    net.h[0].c_fc.weight.assign_(net.h[0].c_fc.weight.value() * 2.0);
+    spread.reshard();
+    EXPECT_EQ(net.h[0].c_fc.weight.shape(), Shape({32, 16}));
+    spread.unshard();
+    EXPECT_FALSE(allclose(net(ids), before, 0, 1e-6));
+  });
+}
+
+TEST(ModelParallel, WhatHasNoPlanIsRefusedByName) {
+  run_ranks(2, [](const Group& e) {
+    nn::Sequential mlp(nn::Linear(4, 4), nn::ReLU(), nn::Linear(4, 4));
+    const auto with = [&](nn::Module& net, ModelParallelSizes sizes) {
+      return [&net, sizes, e] { const ModelParallel spread(net, sizes, e); };
+    };
+    EXPECT_TRUE(has(thrown(with(mlp, {.tp = 2}), ErrorKind::Unsupported),
+                    "no plan is known that spreads the layers of a Sequential"));
+    EXPECT_TRUE(
+        has(thrown(with(mlp, {.pp = 2}), ErrorKind::Unsupported), "no list of equal layers"));
+    auto gpt = SmallGpt::make();
+    EXPECT_TRUE(has(thrown(with(gpt, {.tp = 4}), ErrorKind::Value), "tandem launch -n 4"));
+    auto few = models::GPT({.vocabulary = 31, .context = 8, .layers = 1, .heads = 4, .width = 16});
+    EXPECT_TRUE(
+        has(thrown(with(few, {.pp = 2}), ErrorKind::Unsupported), "no list of equal layers"));
+  });
+}
+
+// A net that looks at its blocks' results, or leaves one out, is no chain.
+TEST(ModelParallel, NetsThatAreNoChainAreRefused) {
+  struct Skips : nn::Module {
+    std::vector<nn::Linear> layers;
+    bool leaves_out;
+    explicit Skips(bool leaves_out) : leaves_out(leaves_out) {
+      for (int i = 0; i < 4; ++i) layers.emplace_back(4, 4);
+      TD_REGISTER(layers);
+    }
+    Tensor forward(Tensor x) {
+      const Tensor in = x;
+      for (size_t i = 0; i < (leaves_out ? 3 : 4); ++i)
+        x = layers[i](i == 2 && !leaves_out ? x + in : x);
+      return x;
+    }
+  };
+  for (const bool leaves_out : {true, false}) {
+    const std::vector<std::string> errors = errors_of_ranks(2, [&](const Group& e) {
+      Skips net(leaves_out);
+      ModelParallel spread(net, {.pp = 2}, e);
+      spread.step(2, 1, [&](int64_t, int64_t) { return net(ones({2, 4})).mean(); });
+    });
+    EXPECT_TRUE(has(errors[1], leaves_out ? "each of its blocks once, 3 of 4 were"
+                                          : "something else between its blocks 1 and 2"))
+        << errors[1];
+  }
+}
+
+}  // namespace
+}  // namespace tandem::distributed
