@@ -16,6 +16,34 @@
 namespace tandem::serve {
 namespace {
 
+// Numbers whose value is known without a second look.
+template <class T>
+bool quick_value(const JsonNumber& n, T& v) {
+  if constexpr (std::is_integral_v<T>) {
+    v = n.negative ? -static_cast<T>(n.digits) : static_cast<T>(n.digits);
+    return n.whole && n.exact;
+  } else {
+    return n.real(v);
+  }
+}
+
+template <class T>
+Tensor quick_list(JsonCursor& json) {
+  std::vector<T> values;
+  const auto take = [&](const JsonNumber& n) {
+    T v = 0;
+    if (!quick_value(n, v)) return false;
+    values.push_back(v);
+    return true;
+  };
+  json.open('[');
+  if (!json.next_item()) return {};
+  if (json.take_numbers(take) > 0) json.next_item();
+  const JsonNumber last = json.take_number();
+  if (last.length == 0 || !take(last) || json.next_item()) return {};
+  return tensor(values);
+}
+
 /// Walks nested lists; finds their shape and appends each number to bytes.
 class ArrayReader {
  public:
@@ -130,17 +158,10 @@ class ArrayReader {
     }
   }
 
-  // Numbers whose value is known without a second look.
   template <class T>
   bool quick(const JsonNumber& n) {
-    T v = 0;
-    if constexpr (std::is_integral_v<T>) {
-      if (!n.whole || !n.exact) return false;
-      v = static_cast<T>(n.digits);
-      if (n.negative) v = -v;
-    } else if (!n.real(v)) {
-      return false;
-    }
+    T v;
+    if (!quick_value(n, v)) return false;
     put(v);
     return true;
   }
@@ -255,6 +276,17 @@ void write_from(std::string& out, const Tensor& t, const void* data, std::span<c
 }
 
 }  // namespace
+
+Tensor read_list(JsonCursor& json, DType dtype) {
+  if (json.peek() != '[') return {};
+  const JsonCursor before = json;
+  const Tensor t = dtype == DType::f32   ? quick_list<float>(json)
+                   : dtype == DType::f64 ? quick_list<double>(json)
+                   : dtype == DType::i64 ? quick_list<int64_t>(json)
+                                         : Tensor();
+  if (!t.defined()) json = before;
+  return t;
+}
 
 Tensor read_array(std::string_view json, DType dtype, std::string_view name, bool nonfinite) {
   return ArrayReader(json, dtype, name, nonfinite).read();

@@ -90,6 +90,10 @@ int64_t JsonCursor::take_numbers(Take take) {
 TD_API Tensor read_array(std::string_view json, DType dtype, std::string_view name,
                          bool nonfinite = false);
 
+/// A list of numbers without lists in it, consumed; undefined, nothing consumed, where it is
+/// anything else or has a number that takes a second look: read_array() tells. Throws Format.
+TD_API Tensor read_list(JsonCursor& json, DType dtype);
+
 /// Append a number as JSON. NaN and infinities as `nan` says: as the words that TensorFlow Serving
 /// writes, or null.
 enum class NonFinite : uint8_t { null, words };

@@ -109,19 +109,25 @@ bool JsonNumber::real(T& out) const {
   static constexpr std::array<double, 23> kTens = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-  // Both are doubles without rounding, so their product or quotient is rounded once.
-  if (!exact || digits > (uint64_t{1} << 53) || exponent < -22 || exponent > 22) return false;
+  if (!exact || exponent < -22 || exponent > 22) return false;
+  // Both sides are doubles, so their product or quotient is rounded once.
+  const bool rounded = digits > (uint64_t{1} << 53);
   const auto d = static_cast<double>(digits);
   const double v = exponent < 0 ? d / kTens[static_cast<size_t>(-exponent)]
                                 : d * kTens[static_cast<size_t>(exponent)];
   if constexpr (std::is_same_v<T, float>) {
-    // A second rounding is that of the number itself unless the double lies between two floats;
-    // which side the number was on is lost then.
+    // A second rounding is that of the number itself unless the double lies between two floats:
+    // which side the number was on is lost then. Where the digits were rounded, too, the double is
+    // off by two of its last places at most.
     constexpr uint64_t kBelow = (uint64_t{1} << 29) - 1, kHalf = uint64_t{1} << 28;
     if (v != 0 && (v < static_cast<double>(std::numeric_limits<float>::min()) ||
                    v > static_cast<double>(std::numeric_limits<float>::max())))
       return false;
-    if ((std::bit_cast<uint64_t>(v) & kBelow) == kHalf) return false;
+    const auto apart =
+        static_cast<int64_t>(std::bit_cast<uint64_t>(v) & kBelow) - static_cast<int64_t>(kHalf);
+    if ((apart < 0 ? -apart : apart) <= (rounded ? 2 : 0)) return false;
+  } else if (rounded) {
+    return false;
   }
   out = static_cast<T>(
       std::bit_cast<double>(std::bit_cast<uint64_t>(v) | static_cast<uint64_t>(negative) << 63));

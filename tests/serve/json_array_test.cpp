@@ -45,6 +45,7 @@ std::vector<std::string> number_texts() {
     if (!std::isfinite(f)) continue;
     out.push_back(fmt::format("{}", f));
     out.push_back(fmt::format("{:.{}e}", f, draw() % 12));
+    out.push_back(fmt::format("{}", static_cast<double>(f) * 0.9));
     out.push_back(
         fmt::format("{:.{}f}", std::ldexp(static_cast<double>(draw() >> 11), -50), draw() % 20));
     const double middle =
@@ -71,6 +72,26 @@ TEST(JsonArray, NumbersAreTheNearestOnes) {
     EXPECT_EQ(std::bit_cast<uint64_t>(doubles[i]),
               std::bit_cast<uint64_t>(std::strtod(texts[i].c_str(), nullptr)))
         << texts[i];
+  }
+}
+
+TEST(JsonArray, ListsAreReadAtOnceOrNotAtAll) {
+  const auto read = [](const std::string& text, DType dtype) {
+    JsonCursor json(text);
+    const Tensor t = read_list(json, dtype);
+    EXPECT_EQ(json.at(), t.defined() ? text.find(']') + 1 : 0U) << text;
+    return t;
+  };
+  EXPECT_EQ(read("[1, 2.5,-3e1 ]", DType::f32).to_vector<float>(),
+            (std::vector<float>{1, 2.5F, -30}));
+  EXPECT_EQ(read("[7]", DType::i64).to_vector<int64_t>(), std::vector<int64_t>{7});
+  for (const char* text : {"[]", "[[1]]", "[1,[2]]", "[1,null]", "[NaN]", "[1e300]", "3"})
+    EXPECT_FALSE(read(text, DType::f32).defined()) << text;
+  EXPECT_FALSE(read("[1.5]", DType::i64).defined());
+  EXPECT_FALSE(read("[1]", DType::u8).defined());
+  for (const char* text : {"[1,]", "[1,2", "[1 2]"}) {
+    JsonCursor json(text);
+    EXPECT_THROW(read_list(json, DType::f32), Error) << text;
   }
 }
 
