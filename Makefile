@@ -52,9 +52,11 @@ test-gpu:  ## tests of the GPU drivers, and NVIDIA's compiler (from PyPI) over e
 	@$(call build,$(PRESET),tandem_test_gpu)
 	@TANDEM_TEST_ALL=1 TANDEM_SOURCE_DIR=$(CURDIR) build/$(PRESET)/tests/tandem_test_gpu
 
-test-serve:  ## the server's threads under TSan (not in CI: another build of the library)
+test-serve: build  ## the server's threads under TSan, 30 minutes of load, peers' speed (not in CI: 50 minutes)
 	@scripts/setup build sanitize
 	@JOBS=$(JOBS) scripts/run_tests serve_threads
+	@scripts/soak
+	@bench/compare_serve --check
 
 test-edge:  ## C and WebAssembly of models on emulated processors, in Node and in a browser
 	@scripts/setup build test browser edge

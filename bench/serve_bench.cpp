@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What serving costs: `bench_serve [SECONDS]` starts servers in this process on one core and
+// What serving costs: `bench_serve [SECONDS] [PART]` starts servers in this process on one core and
 // clients on another, in turns, and prints medians. echo: the same HTTP server without models.
-// Linux.
+// PART: small, grpc, large, batches or reloads; all of them without it. Linux.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -131,23 +131,65 @@ void reload_under_load(const std::string& url, int reloads) {
     done = true;
   });
   uint64_t ok = 0, wrong = 0;
-  double p99 = 0;
+  std::vector<double> p99;
   while (!done) {
     serve::LoadReport r;
     serve::run_load({.url = url, .connections = 4, .seconds = 1, .warm_seconds = 0}, request, r);
     ok += r.ok;
     wrong += r.other + r.broken;
-    p99 = std::max(p99, r.latency.quantile(0.99));
+    p99.push_back(r.latency.quantile(0.99));
   }
   admin.join();
   fmt::print(
-      "{} reloads under load: {} failed, {} requests, {} wrong; p99 quiet {:.2f} ms, worst "
-      "second {:.2f} ms; resident {:.0f} -> {:.0f} MB\n",
-      reloads, failed, ok, wrong, quiet.latency.quantile(0.99) * 1e3, p99 * 1e3, before,
-      resident_mb());
+      "{} reloads under load: {} failed, {} requests, {} wrong; p99 quiet {:.2f} ms, median "
+      "second {:.2f} ms, worst {:.2f} ms; resident {:.0f} -> {:.0f} MB\n",
+      reloads, failed, ok, wrong, quiet.latency.quantile(0.99) * 1e3, median(p99) * 1e3,
+      *std::max_element(p99.begin(), p99.end()) * 1e3, before, resident_mb());
 }
 
-int run(double seconds) {
+serve::LoadRequest mirror(serve::LoadRequest r) {
+  r.path = "/echo";
+  return r;
+}
+
+void small_models(const OnCore0& echo, const OnCore0& server, double seconds) {
+  const serve::LoadRequest small = serve::v2_request(server.url, "null", 1, true);
+  std::vector<Arm> null{
+      {"echo, 1 connection", echo.url, mirror(small), 1},
+      {"null, binary", server.url, small, 1},
+      {"null, JSON", server.url, serve::v2_request(server.url, "null", 1, false), 1}};
+  measure(null, seconds, 5);
+  std::vector<Arm> many{{"echo, 16 connections", echo.url, mirror(small), 16},
+                        {"null, binary", server.url, small, 16}};
+  measure(many, seconds, 5);
+}
+
+void large_input(const OnCore0& echo, const OnCore0& server, double seconds) {
+  const serve::LoadRequest image = serve::v2_request(server.url, "image", 1, true);
+  std::vector<Arm> large{{"echo, 602 kB", echo.url, mirror(image), 1},
+                         {"602 kB through a model", server.url, image, 1}};
+  measure(large, seconds, 5);
+}
+
+void batches(const OnCore0& server, const std::string& folder, double seconds) {
+  std::vector<Arm> mlp{
+      {"mlp, 1 connection", server.url, serve::v2_request(server.url, "mlp", 1, true), 1},
+      {"mlp, 64 connections", server.url, serve::v2_request(server.url, "mlp", 1, true), 64}};
+  {
+    OnCore0 alone([&](OnCore0& at) { serve_models(at, folder, 1); });
+    mlp.push_back({"mlp, 1, no batching", alone.url, mlp[0].request, 1});
+    mlp.push_back({"mlp, 64, no batching", alone.url, mlp[0].request, 64});
+    measure(mlp, seconds, 5);
+  }
+  std::thread([&] {
+    stay_on(0);
+    for (const int64_t rows : {1, 32})
+      fmt::print("mlp called directly, batches of {}: {:.0f} rows/s\n", rows,
+                 direct_rate(folder + "/mlp/1/model.onnx", rows, seconds));
+  }).join();
+}
+
+int run(double seconds, const std::string& part) {
   init();
   set_num_threads(1);
   const std::string folder = fs::temp_directory_path() / fmt::format("bench-serve-{}", getpid());
@@ -156,42 +198,16 @@ int run(double seconds) {
   {
     OnCore0 echo(serve_echo), server([&](OnCore0&at) { serve_models(at, folder, 32); });
     fmt::print("resident: {:.0f} MB\n", resident_mb());
-    const serve::LoadRequest small = serve::v2_request(server.url, "null", 1, true);
-    const serve::LoadRequest image = serve::v2_request(server.url, "image", 1, true);
-    const auto mirror = [](serve::LoadRequest r) {
-      r.path = "/echo";
-      return r;
-    };
-    std::vector<Arm> null{
-        {"echo, 1 connection", echo.url, mirror(small), 1},
-        {"null, binary", server.url, small, 1},
-        {"null, JSON", server.url, serve::v2_request(server.url, "null", 1, false), 1}};
-    measure(null, seconds, 5);
-    bench_grpc(server.url, "null", seconds, 1, 5);
-    bench_grpc(server.url, "null", seconds, 16, 5);
-    bench_grpc(server.url, "image", seconds, 1, 3);
-    std::vector<Arm> many{{"echo, 16 connections", echo.url, mirror(small), 16},
-                          {"null, binary", server.url, small, 16}};
-    measure(many, seconds, 5);
-    std::vector<Arm> large{{"echo, 602 kB", echo.url, mirror(image), 1},
-                           {"602 kB through a model", server.url, image, 1}};
-    measure(large, seconds, 3);
-    std::vector<Arm> mlp{
-        {"mlp, 1 connection", server.url, serve::v2_request(server.url, "mlp", 1, true), 1},
-        {"mlp, 64 connections", server.url, serve::v2_request(server.url, "mlp", 1, true), 64}};
-    {
-      OnCore0 alone([&](OnCore0& at) { serve_models(at, folder, 1); });
-      mlp.push_back({"mlp, 1, no batching", alone.url, mlp[0].request, 1});
-      mlp.push_back({"mlp, 64, no batching", alone.url, mlp[0].request, 64});
-      measure(mlp, seconds, 5);
+    const auto wanted = [&](const char* name) { return part.empty() || part == name; };
+    if (wanted("small")) small_models(echo, server, seconds);
+    if (wanted("grpc")) {
+      bench_grpc(server.url, "null", seconds, 1, 5);
+      bench_grpc(server.url, "null", seconds, 16, 5);
+      bench_grpc(server.url, "image", seconds, 1, 3);
     }
-    std::thread([&] {
-      stay_on(0);
-      for (const int64_t rows : {1, 32})
-        fmt::print("mlp called directly, batches of {}: {:.0f} rows/s\n", rows,
-                   direct_rate(folder + "/mlp/1/model.onnx", rows, seconds));
-    }).join();
-    reload_under_load(server.url, 200);
+    if (wanted("large")) large_input(echo, server, seconds);
+    if (wanted("batches")) batches(server, folder, seconds);
+    if (wanted("reloads")) reload_under_load(server.url, 1000);
   }
   remove_folder(folder);
   return 0;
@@ -201,7 +217,7 @@ int run(double seconds) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? std::stod(argv[1]) : 1);
+    return run(argc > 1 ? std::stod(argv[1]) : 1, argc > 2 ? argv[2] : "");
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

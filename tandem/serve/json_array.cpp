@@ -16,12 +16,40 @@
 namespace tandem::serve {
 namespace {
 
+// Numbers whose value is known without a second look.
+template <class T>
+bool quick_value(const JsonNumber& n, T& v) {
+  if constexpr (std::is_integral_v<T>) {
+    v = n.negative ? -static_cast<T>(n.digits) : static_cast<T>(n.digits);
+    return n.whole && n.exact;
+  } else {
+    return n.real(v);
+  }
+}
+
+template <class T>
+Tensor quick_list(JsonCursor& json) {
+  std::vector<T> values;
+  const auto take = [&](const JsonNumber& n) {
+    T v = 0;
+    if (!quick_value(n, v)) return false;
+    values.push_back(v);
+    return true;
+  };
+  json.open('[');
+  if (!json.next_item()) return {};
+  if (json.take_numbers(take) > 0) json.next_item();
+  const JsonNumber last = json.take_number();
+  if (last.length == 0 || !take(last) || json.next_item()) return {};
+  return tensor(values);
+}
+
 /// Walks nested lists; finds their shape and appends each number to bytes.
 class ArrayReader {
  public:
   ArrayReader(std::string_view json, DType dtype, std::string_view name, bool nonfinite)
       : cursor_(json, name, 64), dtype_(dtype), name_(name), nonfinite_(nonfinite) {
-    bytes_.reserve(std::min<size_t>(json.size(), size_t{1} << 20));
+    bytes_.resize(std::min<size_t>(json.size() / 2, size_t{1} << 16));
   }
 
   Tensor read() {
@@ -34,7 +62,7 @@ class ArrayReader {
     for (const int64_t n : sizes_) sizes.push_back(std::max<int64_t>(n, 0));
     Tensor t(Ref<detail::TensorImpl>::adopt(
         detail::new_tensor(Shape(std::span<const int64_t>(sizes)), dtype_, {})));
-    if (!bytes_.empty()) std::memcpy(t.impl()->data, bytes_.data(), bytes_.size());
+    if (used_ > 0) std::memcpy(t.impl()->data, bytes_.data(), used_);
     return t;
   }
 
@@ -61,7 +89,10 @@ class ArrayReader {
       } else {
         if (leaf_ < 0) leaf_ = static_cast<int64_t>(at_.size());
         if (at_.size() != static_cast<size_t>(leaf_)) fail("is a number, its neighbours are lists");
-        number();
+        if (const int64_t n = numbers(); n > 0)
+          at_.back() += n - 1;
+        else
+          number();
       }
     } while (!at_.empty());
   }
@@ -113,6 +144,28 @@ class ArrayReader {
     }
   }
 
+  // Those in front that a comma follows and whose value is known at once.
+  int64_t numbers() {
+    switch (dtype_) {
+      case DType::f32:
+        return cursor_.take_numbers([this](const JsonNumber& n) { return quick<float>(n); });
+      case DType::f64:
+        return cursor_.take_numbers([this](const JsonNumber& n) { return quick<double>(n); });
+      case DType::i64:
+        return cursor_.take_numbers([this](const JsonNumber& n) { return quick<int64_t>(n); });
+      default:
+        return 0;
+    }
+  }
+
+  template <class T>
+  bool quick(const JsonNumber& n) {
+    T v;
+    if (!quick_value(n, v)) return false;
+    put(v);
+    return true;
+  }
+
   void refuse_word(std::string_view word) {
     fail(fmt::format("is {}, expected a number of {}", word, to_string(dtype_)));
   }
@@ -122,8 +175,8 @@ class ArrayReader {
     T v = 0;
     const char* end = word.data() + word.size();
     const auto [stop, error] = std::from_chars(word.data(), end, v);
-    const bool is_word = word.find_first_of("atlI") != std::string_view::npos;  // NaN, true, null
-    if (is_word) {
+    const char last = word.back();
+    if (last < '0' || last > '9') {  // NaN, true, null
       if (word == "true" || word == "false" || word == "null" || !nonfinite_) refuse_word(word);
       if (word == "NaN") return std::numeric_limits<T>::quiet_NaN();
       return word[0] == '-' ? -std::numeric_limits<T>::infinity()
@@ -160,9 +213,9 @@ class ArrayReader {
 
   template <class T>
   void put(T v) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + sizeof v);
-    std::memcpy(bytes_.data() + at, &v, sizeof v);
+    if (bytes_.size() - used_ < sizeof v) bytes_.resize(2 * bytes_.size() + 64);
+    std::memcpy(bytes_.data() + used_, &v, sizeof v);
+    used_ += sizeof v;
   }
 
   JsonCursor cursor_;
@@ -172,7 +225,8 @@ class ArrayReader {
   std::vector<int64_t> at_;     ///< the place in each open list
   std::vector<int64_t> sizes_;  ///< of each dimension
   int64_t leaf_ = -1;           ///< how deep numbers lie
-  std::vector<char> bytes_;
+  std::vector<char> bytes_;     ///< the numbers are the first `used_` of them
+  size_t used_ = 0;
 };
 
 template <class T>
@@ -222,6 +276,17 @@ void write_from(std::string& out, const Tensor& t, const void* data, std::span<c
 }
 
 }  // namespace
+
+Tensor read_list(JsonCursor& json, DType dtype) {
+  if (json.peek() != '[') return {};
+  const JsonCursor before = json;
+  const Tensor t = dtype == DType::f32   ? quick_list<float>(json)
+                   : dtype == DType::f64 ? quick_list<double>(json)
+                   : dtype == DType::i64 ? quick_list<int64_t>(json)
+                                         : Tensor();
+  if (!t.defined()) json = before;
+  return t;
+}
 
 Tensor read_array(std::string_view json, DType dtype, std::string_view name, bool nonfinite) {
   return ArrayReader(json, dtype, name, nonfinite).read();

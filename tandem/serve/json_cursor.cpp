@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <cstring>
 
 #include "tandem/base/error.h"
 #include "tandem/io/json.h"
@@ -12,48 +14,28 @@
 namespace tandem::serve {
 namespace {
 
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// The length of the number at the front of `s`, by JSON's grammar; 0 where there is none.
-size_t number_length(std::string_view s) {
+// Whether no byte has its highest bit set, eight bytes at a time.
+bool is_ascii(std::string_view s) {
+  uint64_t all = 0;
   size_t i = 0;
-  const auto digits = [&] {
-    const size_t from = i;
-    while (i < s.size() && is_digit(s[i])) ++i;
-    return i > from;
-  };
-  if (i < s.size() && s[i] == '-') ++i;
-  const size_t first = i;
-  if (!digits() || (s[first] == '0' && i > first + 1)) return 0;
-  if (i < s.size() && s[i] == '.') {
-    ++i;
-    if (!digits()) return 0;
+  for (; i + 8 <= s.size(); i += 8) {
+    uint64_t word;
+    std::memcpy(&word, s.data() + i, 8);
+    all |= word;
   }
-  if (i < s.size() && (s[i] == 'e' || s[i] == 'E')) {
-    ++i;
-    if (i < s.size() && (s[i] == '+' || s[i] == '-')) ++i;
-    if (!digits()) return 0;
-  }
-  return i;
+  for (; i < s.size(); ++i) all |= static_cast<unsigned char>(s[i]);
+  return (all & 0x8080808080808080U) == 0;
 }
 
 }  // namespace
 
 JsonCursor::JsonCursor(std::string_view text, std::string_view what, size_t depth)
     : text_(text), what_(what), most_depth_(depth) {
-  const bool ascii = std::all_of(text.begin(), text.end(),
-                                 [](char c) { return static_cast<unsigned char>(c) < 128; });
-  TD_CHECK(ascii || io::is_utf8(text), Format, "{}: the text is not UTF-8", what);
+  TD_CHECK(is_ascii(text) || io::is_utf8(text), Format, "{}: the text is not UTF-8", what);
 }
 
 void JsonCursor::fail(std::string_view why) const {
   TD_FAIL(Format, "{}: byte {}: {}", what_, at_, why);
-}
-
-char JsonCursor::peek() {
-  while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
-  return at_ < text_.size() ? text_[at_] : '\0';
 }
 
 void JsonCursor::open(char bracket) {
@@ -164,21 +146,29 @@ std::string JsonCursor::read_string() {
   }
 }
 
-std::string_view JsonCursor::read_word(bool nonfinite) {
+JsonNumber JsonCursor::take_number() {
   peek();
+  const char* const end = text_.data() + text_.size();
+  const char* const from = text_.data() + at_;
+  const JsonNumber n = JsonNumber::scan(from, end);
+  if (n.length == 0 || (from + n.length < end && !ends_value(from[n.length]))) return {};
+  at_ += n.length;
+  return n;
+}
+
+std::string_view JsonCursor::read_word(bool nonfinite) {
+  const JsonNumber number = take_number();
+  if (number.length > 0) return text_.substr(at_ - number.length, number.length);
   const std::string_view rest = text_.substr(at_);
-  size_t n = number_length(rest);
-  if (n == 0)
-    for (const std::string_view word : {"true", "false", "null"})
-      if (rest.starts_with(word)) n = word.size();
+  size_t n = 0;
+  for (const std::string_view word : {"true", "false", "null"})
+    if (rest.starts_with(word)) n = word.size();
   if (n == 0 && nonfinite)
     for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
       if (rest.starts_with(word)) n = word.size();
   if (n == 0) fail(rest.empty() ? "the text ends early" : "expected a value");
   const std::string_view after = rest.substr(n);
-  if (!after.empty() && !is_blank(after[0]) && after[0] != ',' && after[0] != ']' &&
-      after[0] != '}')
-    fail("expected a value");
+  if (!after.empty() && !ends_value(after[0])) fail("expected a value");
   at_ += n;
   return rest.substr(0, n);
 }
@@ -207,6 +197,8 @@ std::string_view JsonCursor::skip(bool nonfinite) {
         read_string();
         if (peek() != ':') fail("expected a colon");
         ++at_;
+      } else if (take_numbers([](const JsonNumber&) { return true; }) > 0) {
+        continue;
       }
     }
     const char c = peek();

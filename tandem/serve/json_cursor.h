@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/serve/json_number.h"
 #include "tandem/tensor/tensor.h"
 
 namespace tandem::serve {
@@ -19,7 +20,10 @@ class TD_API JsonCursor {
   explicit JsonCursor(std::string_view text, std::string_view what = "JSON", size_t depth = 64);
 
   /// The next character that is not a blank, not consumed; 0 at the end.
-  char peek();
+  char peek() {
+    while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
   /// Consumes '{' or '['.
   void open(char bracket);
   /// Inside an object: the next key, or nothing after the last one. Throws for a key seen before
@@ -30,6 +34,14 @@ class TD_API JsonCursor {
   std::string read_string();
   bool read_bool();
   int64_t read_int();
+  /// The number at the next character, consumed; of length 0, nothing consumed, where there is
+  /// none.
+  JsonNumber take_number();
+  /// Inside an array, at an item: the numbers that a comma follows go to `take` and are consumed,
+  /// up to the first thing else, or the first number for which it says false. Gives how many they
+  /// were.
+  template <class Take>
+  int64_t take_numbers(Take take);
   /// The text of a number, true, false, null or (if allowed) NaN, Infinity, -Infinity.
   std::string_view read_word(bool nonfinite = false);
   /// Passes over a value; gives its text. With `nonfinite` NaN and Infinity may stand in it.
@@ -41,6 +53,8 @@ class TD_API JsonCursor {
   [[noreturn]] void fail(std::string_view why) const;
 
  private:
+  static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+  static bool ends_value(char c) { return is_blank(c) || c == ',' || c == ']' || c == '}'; }
   void unicode(std::string& out);
   std::string_view text_;
   std::string what_;
@@ -53,12 +67,32 @@ class TD_API JsonCursor {
   std::vector<Level> levels_;
 };
 
+template <class Take>
+int64_t JsonCursor::take_numbers(Take take) {
+  const char* const end = text_.data() + text_.size();
+  const char* p = text_.data() + at_;
+  int64_t count = 0;
+  for (;; ++count) {
+    while (p < end && is_blank(*p)) ++p;
+    const JsonNumber n = JsonNumber::scan(p, end);
+    const char* const comma = p + n.length;
+    if (n.length == 0 || comma >= end || *comma != ',' || !take(n)) break;
+    at_ = static_cast<size_t>(comma - text_.data());  // next_item() consumes it
+    p = comma + 1;
+  }
+  return count;
+}
+
 /// An array of numbers as a tensor; its shape is that of the nested lists, () for a number alone.
 /// Throws Value naming the element (`name`[1][3]) for a list of another length than its
 /// neighbours, and for what the dtype does not hold: fractions and numbers out of range, strings,
 /// null. NaN and Infinity only with `nonfinite`.
 TD_API Tensor read_array(std::string_view json, DType dtype, std::string_view name,
                          bool nonfinite = false);
+
+/// A list of numbers without lists in it, consumed; undefined, nothing consumed, where it is
+/// anything else or has a number that takes a second look: read_array() tells. Throws Format.
+TD_API Tensor read_list(JsonCursor& json, DType dtype);
 
 /// Append a number as JSON. NaN and infinities as `nan` says: as the words that TensorFlow Serving
 /// writes, or null.

@@ -3,6 +3,7 @@
 // Whisper (Radford et al. 2022), whose prompt is sound. t5.cpp has the one with relative positions.
 #include <cmath>
 
+#include "tandem/models/paged_pair.h"
 #include "tandem/models/pretrained/family_internal.h"
 #include "tandem/models/pretrained/layers_internal.h"
 #include "tandem/ops/ops.h"
@@ -140,7 +141,7 @@ class PairNet : public nn::Module {
   Buffer final_logits_bias;
 };
 
-class EncoderDecoder : public PretrainedModel {
+class EncoderDecoder : public PretrainedModel, public PagedPair {
  public:
   EncoderDecoder(const ModelConfig& c, const PairSpec& s) : PretrainedModel(c), spec_(s), net_(s) {}
   nn::Module& module() override { return net_; }
@@ -217,6 +218,30 @@ class EncoderDecoder : public PretrainedModel {
       x = net_.decoder.layers[i].forward(std::move(x), own, {}, other);
     }
     return logits(net_.decoder.end(std::move(x)).select(1, -1));
+  }
+
+  PagedCache start_pair(int64_t blocks, int64_t block) override {
+    TD_CHECK(!spec_.whisper, Unsupported, "a model whose prompts are sound does not answer texts");
+    const AttentionSpec& a = spec_.decoder.self;
+    return empty_pool({2 * spec_.decoder_depth, a.heads, spec_.width / a.heads}, dtype_of(net_),
+                      blocks, block);
+  }
+  void read_prompt(const Tensor& ids, const Tensor& slots, PagedCache& cache) override {
+    const Tensor memory = encode({.input_ids = ids}, {});
+    auto at = static_cast<size_t>(spec_.decoder_depth);
+    for (Block& b : net_.decoder.layers) b.cross->fill(cache.layers[at++], memory, slots);
+  }
+  Tensor decode_pair(const PagedStep& step, const Tensor& prompt_last, PagedCache& cache) override {
+    const auto depth = static_cast<size_t>(spec_.decoder_depth);
+    Tensor x =
+        net_.decoder.begin(embed(step.ids), maximum(step.positions, zeros_like(step.positions)));
+    for (size_t i = 0; i < depth; ++i) {
+      const PagedLayerCall own{&cache.layers[i], &step, cache.block},
+          prompt{&cache.layers[depth + i], &step, cache.block};
+      x = net_.decoder.layers[i].forward(std::move(x), {.paged = &own}, {},
+                                         {.complete = true, .paged = &prompt, .seen = prompt_last});
+    }
+    return logits(net_.decoder.end(values_at(x, step.last)));
   }
 
  private:

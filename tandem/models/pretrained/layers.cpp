@@ -7,6 +7,7 @@
 
 #include "tandem/graph/trace.h"
 #include "tandem/ops/nn/attention.h"
+#include "tandem/ops/nn/paged_attention.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::models::detail {
@@ -97,6 +98,10 @@ Tensor Attention::forward(const Tensor& x, const Tensor& memory, const Attention
   qs = split_heads(qs, qs.size(2) / size);
   if (q_norm) qs = (*q_norm)(qs);
   if (c.turn) qs = c.turn->apply(qs);
+  if (c.complete && c.paged)
+    return o(
+        merge_heads(paged_attention(qs, c.paged->layer->k, c.paged->layer->v, c.paged->step->table,
+                                    c.seen, {c.paged->block, spec.scale, spec.softcap})));
   if (c.complete)
     return o(
         merge_heads(attend(qs, c.cache->k, c.cache->v, c.mask, false, spec.scale, spec.softcap)));
@@ -117,6 +122,10 @@ void Attention::fill(nn::KVCache& cache, const Tensor& memory) {
   cache.k.assign_(split_heads((*k)(memory), kv_heads_of(spec)));
   cache.v.assign_(split_heads((*v)(memory), kv_heads_of(spec)));
   cache.length.assign_(full({}, memory.size(1), DType::i64));
+}
+void Attention::fill(const PagedCache::Layer& pool, const Tensor& memory, const Tensor& slots) {
+  write_paged(pool, split_heads((*k)(memory), kv_heads_of(spec)),
+              split_heads((*v)(memory), kv_heads_of(spec)), slots);
 }
 
 Mlp::Mlp(const MlpSpec& s)

@@ -94,6 +94,7 @@ struct AttentionCall {
   nn::KVCache* cache = nullptr;  ///< the keys and values so far
   bool complete = false;         ///< the cache holds all keys and values
   const PagedLayerCall* paged = nullptr;  ///< keys and values lie in a pool
+  Tensor seen = {};  ///< with `complete` and `paged`: the last key that a query sees, [n, l]
 };
 
 /// x [n, l, width], memory [n, s, memory] (or x) -> [n, l, width].
@@ -103,6 +104,8 @@ class Attention : public nn::Module {
   Tensor forward(const Tensor& x, const Tensor& memory, const AttentionCall& call);
   /// Keys and values of `memory`, as one call to a complete cache.
   void fill(nn::KVCache& cache, const Tensor& memory);
+  /// The same in a pool.
+  void fill(const PagedCache::Layer& pool, const Tensor& memory, const Tensor& slots);
   AttentionSpec spec;
   Projection q;
   std::optional<Projection> k, v;

@@ -3,8 +3,10 @@
 // biases and unscaled scores. Names are those of T5ForConditionalGeneration.
 #include <cmath>
 
+#include "tandem/models/paged_pair.h"
 #include "tandem/models/pretrained/family_internal.h"
 #include "tandem/models/text/attention_internal.h"
+#include "tandem/ops/nn/paged_attention.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::models {
@@ -84,6 +86,31 @@ class Attention : public nn::Module {
     return o(detail::merge_heads(scaled_dot_product_attention(
         detail::split_heads(q(x), heads), cache.k, cache.v, added, 0, false, 1)));
   }
+  // The next steps of many texts, whose keys lie in `slots` [n, s] of a pool. Their scores get a
+  // term of their own, which the row paged_attention does not know, so the keys are gathered.
+  Tensor step_paged(const Tensor& x, const PagedCache::Layer& pool, const PagedStep& step,
+                    const Tensor& slots, const Tensor& added) {
+    detail::write_paged(pool, detail::split_heads(k(x), heads), detail::split_heads(v(x), heads),
+                        step.slots);
+    const auto gather = [&](const Buffer& b) {
+      return index_select(b, 0, slots.reshape({-1}))
+          .reshape({slots.size(0), slots.size(1), b.size(1), b.size(2)})
+          .transpose(1, 2);
+    };
+    return o(detail::merge_heads(scaled_dot_product_attention(
+        detail::split_heads(q(x), heads), gather(pool.k), gather(pool.v), added, 0, false, 1)));
+  }
+  // Attends to prompts in the pool.
+  Tensor look_up_paged(const Tensor& x, const PagedCache::Layer& pool, const PagedStep& step,
+                       const Tensor& prompt_last, int64_t block) {
+    return o(detail::merge_heads(paged_attention(detail::split_heads(q(x), heads), pool.k, pool.v,
+                                                 step.table, prompt_last, {block, 1})));
+  }
+  // Keys and values of prompts, into the pool.
+  void keep(const Tensor& memory, const PagedCache::Layer& pool, const Tensor& slots) {
+    detail::write_paged(pool, detail::split_heads(k(memory), heads),
+                        detail::split_heads(v(memory), heads), slots);
+  }
   nn::Linear q, k, v, o;
   std::optional<nn::Embedding> relative_attention_bias;
   int64_t heads;
@@ -155,6 +182,21 @@ class Block : public nn::Module {
     }
     return x;
   }
+  // Of many texts: `own` is the pool's layer of what they wrote, `prompt` of what they read.
+  Tensor step_paged(Tensor x, const PagedCache::Layer& own, const PagedCache::Layer& prompt,
+                    const PagedStep& step, const Tensor& slots, const Tensor& self_added,
+                    const Tensor& prompt_last, int64_t size) {
+    for (Part& p : layer) {
+      const Tensor h = p.layer_norm(x);
+      if (p.SelfAttention)
+        x = x + p.SelfAttention->step_paged(h, own, step, slots, self_added);
+      else if (p.EncDecAttention)
+        x = x + p.EncDecAttention->look_up_paged(h, prompt, step, prompt_last, size);
+      else
+        x = x + (*p.DenseReluDense)(h);
+    }
+    return x;
+  }
   std::vector<Part> layer;
 };
 class Stack : public nn::Module {
@@ -204,6 +246,21 @@ class Stack : public nn::Module {
       x = block[i].step(std::move(x), state.layers[i], self, state.layers[n + i], seen);
     return final_layer_norm(x);
   }
+  // The next steps of many texts; each query sees its own text's keys up to its own position.
+  Tensor step_paged(Tensor x, const PagedStep& step, const Tensor& prompt_last, PagedCache& cache) {
+    const int64_t n = step.table.size(0), l = step.positions.size(1),
+                  length = step.table.size(1) * cache.block;
+    const Tensor slots =
+        (step.table.unsqueeze(2) * cache.block + arange(cache.block)).reshape({n, length});
+    const Tensor key = arange(length).unsqueeze(0), query = step.positions.reshape({n * l, 1});
+    const Tensor self = where(key <= query, positions(key - query), kHidden)
+                            .reshape({heads, n, l, length})
+                            .transpose(0, 1);
+    for (size_t i = 0; i < block.size(); ++i)
+      x = block[i].step_paged(std::move(x), cache.layers[i], cache.layers[block.size() + i], step,
+                              slots, self, prompt_last, cache.block);
+    return final_layer_norm(x);
+  }
   Tensor forward(Tensor x, const Tensor& attention_mask, const Tensor& memory,
                  const Tensor& memory_mask) {
     const Tensor self = added(x.shape(1), attention_mask);
@@ -230,7 +287,7 @@ class Net : public nn::Module {
   std::optional<nn::Linear> lm_head;
 };
 
-class T5 : public PretrainedModel {
+class T5 : public PretrainedModel, public PagedPair {
  public:
   T5(const ModelConfig& c, detail::Head head, bool own_output)
       : PretrainedModel(c),
@@ -273,6 +330,21 @@ class T5 : public PretrainedModel {
   Tensor decode(const Tensor& ids, DecodeState& state) override {
     const Tensor x = net_.decoder->step(net_.shared(ids), state);
     return logits(x.select(1, x.size(1) - 1));
+  }
+
+  PagedCache start_pair(int64_t blocks, int64_t block) override {
+    return detail::empty_pool({2 * sizes_.decoder_layers, sizes_.heads, sizes_.kv},
+                              detail::dtype_of(net_), blocks, block);
+  }
+  void read_prompt(const Tensor& ids, const Tensor& slots, PagedCache& cache) override {
+    const Tensor memory = net_.encoder.forward(net_.shared(ids), {}, {}, {});
+    size_t at = net_.decoder->block.size();
+    for (Block& b : net_.decoder->block)
+      b.layer[1].EncDecAttention->keep(memory, cache.layers[at++], slots);
+  }
+  Tensor decode_pair(const PagedStep& step, const Tensor& prompt_last, PagedCache& cache) override {
+    return logits(detail::values_at(
+        net_.decoder->step_paged(net_.shared(step.ids), step, prompt_last, cache), step.last));
   }
 
  private:

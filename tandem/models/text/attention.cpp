@@ -69,19 +69,24 @@ Tensor cached_positions(const Tensor& ids, const DecodeState& state) {
   return maximum(p, zeros_like(p));
 }
 
-Tensor attend_paged(const Tensor& q, const Tensor& k, const Tensor& v, const PagedLayerCall& call,
-                    double scale, double softcap) {
+void write_paged(const PagedCache::Layer& layer, const Tensor& k, const Tensor& v,
+                 const Tensor& slots) {
   const SourceLocation loc = SourceLocation::here();
-  const Tensor slots = call.step->slots.reshape({-1});
+  const Tensor rows = slots.reshape({-1});
   const auto put = [&](const Buffer& pool, const Tensor& x) {
     const IndexAttrs attrs;
     Cell* cells[] = {pool.cell().get()};
     Operand others[] = {Operand(x.transpose(1, 2).reshape({-1, pool.size(1), pool.size(2)}), loc),
-                        Operand(slots, loc)};
+                        Operand(rows, loc)};
     update_(op::index_put, &attrs, cells, others, loc);
   };
-  put(call.layer->k, k);
-  put(call.layer->v, v);
+  put(layer.k, k);
+  put(layer.v, v);
+}
+
+Tensor attend_paged(const Tensor& q, const Tensor& k, const Tensor& v, const PagedLayerCall& call,
+                    double scale, double softcap) {
+  write_paged(*call.layer, k, v, call.step->slots);
   return paged_attention(q, call.layer->k, call.layer->v, call.step->table, call.step->positions,
                          {call.block, scale, softcap, call.window});
 }
@@ -136,30 +141,33 @@ Tensor CausalModel::decode(const Tensor& ids, DecodeState& state) {
   if (window_ > 0) call.window = cached_mask(fresh, state, window_);
   return logits(hidden(call).select(1, -1));
 }
-PagedCache CausalModel::start_paged(int64_t blocks, int64_t block) {
-  TD_CHECK(head_, Unsupported, "the model has no head that gives logits");
+PagedCache empty_pool(const PoolSizes& s, DType dtype, int64_t blocks, int64_t block) {
   TD_CHECK(blocks > 1 && block > 0, Value, "a pool expects at least 2 blocks of 1, got {} of {}",
            blocks, block);
   PagedCache cache{{}, block};
-  const auto empty = [&, dtype = dtype_of(module())] {
-    return Buffer(zeros({blocks * block, cache_.heads, cache_.head_dim}, dtype));
-  };
-  for (int64_t i = 0; i < cache_.layers; ++i) cache.layers.push_back({empty(), empty()});
+  const auto empty = [&] { return Buffer(zeros({blocks * block, s.heads, s.head_dim}, dtype)); };
+  for (int64_t i = 0; i < s.layers; ++i) cache.layers.push_back({empty(), empty()});
   return cache;
+}
+Tensor values_at(const Tensor& x, const Tensor& last) {
+  const bool several = last.dim() == 2;
+  if (x.size(1) == 1 && !several) return x.select(1, 0);
+  const int64_t wanted = several ? last.size(1) : 1;
+  const Tensor at = last.reshape({x.size(0), wanted, 1}).expand({x.size(0), wanted, x.size(2)});
+  const Tensor y = gather(x, 1, at);
+  return several ? y : y.squeeze(1);
+}
+
+PagedCache CausalModel::start_paged(int64_t blocks, int64_t block) {
+  TD_CHECK(head_, Unsupported, "the model has no head that gives logits");
+  return empty_pool(cache_, dtype_of(module()), blocks, block);
 }
 Tensor CausalModel::decode_paged(const PagedStep& step, PagedCache& cache) {
   const CausalCall call{.ids = step.ids,
                         .positions = maximum(step.positions, zeros_like(step.positions)),
                         .pool = &cache,
                         .step = &step};
-  Tensor x = hidden(call);
-  const bool several = step.last.dim() == 2;
-  if (x.size(1) == 1 && !several) return logits(x.select(1, 0));
-  const int64_t wanted = several ? step.last.size(1) : 1;
-  const Tensor at =
-      step.last.reshape({x.size(0), wanted, 1}).expand({x.size(0), wanted, x.size(2)});
-  x = gather(x, 1, at);
-  return logits(several ? x : x.squeeze(1));
+  return logits(values_at(hidden(call), step.last));
 }
 
 }  // namespace tandem::models::detail

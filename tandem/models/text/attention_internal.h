@@ -35,9 +35,19 @@ struct PagedLayerCall {
   int64_t block;
   int64_t window = 0;  ///< how far the layer sees; 0: everything before
 };
-/// Writes k and v [n, key heads, l, d] into the pool; what q [n, heads, l, d] then sees there.
+/// Writes k and v [n, key heads, l, d] into the pool.
+void write_paged(const PagedCache::Layer& layer, const Tensor& k, const Tensor& v,
+                 const Tensor& slots);
+/// The same; what q [n, heads, l, d] then sees there.
 Tensor attend_paged(const Tensor& q, const Tensor& k, const Tensor& v, const PagedLayerCall& call,
                     double scale, double softcap = 0);
+
+struct PoolSizes {
+  int64_t layers = 0, heads = 0, head_dim = 0;
+};
+PagedCache empty_pool(const PoolSizes& sizes, DType dtype, int64_t blocks, int64_t block);
+/// Of hidden values [n, l, width] those at `last`, as PagedStep has it.
+Tensor values_at(const Tensor& x, const Tensor& last);
 
 /// The dtype of the weights, which caches have, too.
 DType dtype_of(nn::Module& model);
@@ -61,9 +71,7 @@ struct CausalCall {
 class CausalModel : public PretrainedModel {
  public:
   /// Of its caches: a pair of keys and values [n, heads, length, head_dim] for each layer.
-  struct CacheSizes {
-    int64_t layers = 0, heads = 0, head_dim = 0;
-  };
+  using CacheSizes = PoolSizes;
   bool is_causal() const override { return head_; }
   std::vector<ModelPort> inputs() const override;
   std::vector<std::string> output_names() const override;

@@ -99,7 +99,9 @@ void add_memory(DeployedModels& out, const std::string& path, const ModelSetting
     for (const auto& [name, value] : model.state)
       weights += static_cast<double>(value.numel()) * static_cast<double>(size_of(value.dtype()));
   out.weights += weights * narrow;
-  if (model.pretrained && model.pretrained->is_causal() && s.text)
+  const bool writes =
+      model.pretrained && (model.pretrained->is_causal() || models::paged_pair(*model.pretrained));
+  if (writes && s.text)
     out.cache +=
         narrow * bytes_of_cache(*model.pretrained,
                                 {.streams = s.streams,

@@ -126,8 +126,7 @@ void read_prompts(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
 // As many tokens as there is room for, where the request does not say.
 void set_length(OpenAiRequest& r, const TextModel& model, int64_t asked) {
   for (const std::vector<int64_t>& p : r.prompts) {
-    const auto room = model.engine.length() - static_cast<int64_t>(p.size());
-    if (asked > room)
+    if (asked > model.engine.room(static_cast<int64_t>(p.size())))
       refuse(400,
              "a text may have {} tokens with its answer: the prompt has {} and the answer was to "
              "have {}",

@@ -58,8 +58,11 @@ class Answer : public std::enable_shared_from_this<Answer> {
     const auto& prompts = request_.prompts;
     for (size_t p = 0; p < prompts.size(); ++p)
       for (int64_t k = 0; k < request_.n; ++k)
-        choices_.emplace_back(TextStream(model().tokenizer, prompts[p], request_.stops),
-                              request_.echo ? request_.texts[p] : "");
+        choices_.emplace_back(
+            TextStream(model().tokenizer,
+                       model().engine.answers() ? std::vector<int64_t>() : prompts[p],
+                       request_.stops),
+            request_.echo ? request_.texts[p] : "");
     if (request_.tools)
       for (Choice& c : choices_) c.reader.emplace(*request_.tools);
     left_ = choices_.size();

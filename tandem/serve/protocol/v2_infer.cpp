@@ -32,7 +32,7 @@ std::vector<int64_t> read_sizes(JsonCursor& json, const std::string& name) {
   return out;
 }
 
-AskedInput read_input(JsonCursor& json) {
+AskedInput read_input(JsonCursor& json, std::string_view text) {
   AskedInput in;
   std::vector<std::string> keys;
   json.open('{');
@@ -45,7 +45,10 @@ AskedInput read_input(JsonCursor& json) {
       in.shape = read_sizes(json, one_line(in.name, 64));
     } else if (*key == "data") {
       if (json.peek() != '[') refuse(400, "input '{}': data is not a list", one_line(in.name, 64));
-      in.data = json.skip(true);
+      // Mostly the dtype has come before: then the text is read once.
+      const size_t from = json.at();
+      if (const auto dtype = v2_dtype(in.datatype)) in.values = read_list(json, *dtype);
+      in.data = in.values.defined() ? text.substr(from, json.at() - from) : json.skip(true);
     } else if (*key == "parameters") {
       json.open('{');
       while (const auto name = json.next_key()) {
@@ -132,7 +135,7 @@ Asked read_request(std::string_view text) {
       if (json.peek() != '[') refuse(400, "'inputs' is not a list");
       json.open('[');
       while (json.next_item()) {
-        asked.inputs.push_back(read_input(json));
+        asked.inputs.push_back(read_input(json, text));
         if (asked.inputs.size() > kMostTensors) refuse(400, "there are too many inputs");
       }
     } else if (*key == "outputs") {
@@ -222,7 +225,9 @@ Tensor tensor_of(const AskedInput& in, const ModelPort& port) {
     return x;
   }
   if (in.data.empty()) refuse(400, "input '{}' has no data", name);
-  const Tensor x = read_array(in.data, dtype, "input '" + name + "': data");
+  const Tensor x = in.values.defined() && in.values.dtype() == dtype
+                       ? in.values
+                       : read_array(in.data, dtype, "input '" + name + "': data");
   if (x.numel() != count)
     refuse(400, "input '{}' of shape {} has {} elements, got {}", name, recipe::shape_text(shape),
            count, x.numel());

@@ -14,6 +14,7 @@ struct AskedInput {
   std::string name, datatype;
   std::optional<std::vector<int64_t>> shape;
   std::string_view data;                             ///< JSON
+  Tensor values = {};                                ///< of `data`, if they are known already
   std::optional<int64_t> binary;                     ///< bytes
   std::string_view bytes;                            ///< of them
   std::shared_ptr<const std::string> own = nullptr;  ///< where they lie, if not in the request

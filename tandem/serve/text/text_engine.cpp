@@ -28,12 +28,18 @@ namespace tandem::serve {
 
 /// A text on its way.
 struct GrowingText {
-  explicit GrowingText(TextRequest r)
-      : request(std::move(r)), tokens(request.prompt), draws(request.options.seed, 0, 0) {
+  /// `start`: what the text begins with where an encoder reads the prompt.
+  GrowingText(TextRequest r, std::optional<int64_t> start)
+      : request(std::move(r)),
+        tokens(start ? std::vector<int64_t>{*start} : request.prompt),
+        given(static_cast<int64_t>(tokens.size())),
+        encoded(start ? static_cast<int64_t>(request.prompt.size()) : 0),
+        draws(request.options.seed, 0, 0) {
     if (request.constraint) held = std::make_unique<text::ConstrainedText>(request.constraint);
   }
   TextRequest request;
   std::vector<int64_t> tokens;        ///< the prompt's and the new ones
+  int64_t given = 0, encoded = 0;     ///< those that are not new; tokens that an encoder reads
   std::vector<int64_t> blocks;        ///< that hold its keys, in order
   int64_t read = 0;                   ///< tokens whose keys lie in them
   int64_t draft_read = 0;             ///< the same of the draft model
@@ -46,7 +52,9 @@ struct GrowingText {
   /// The block before the first: texts of another adapter share nothing with it.
   int64_t root() const { return -request.adapter; }
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
-  int64_t fresh() const { return size() - static_cast<int64_t>(request.prompt.size()); }
+  int64_t fresh() const { return size() - given; }
+  /// Tokens that there are blocks for: the prompt of an encoder shares them with the text.
+  int64_t room() const { return std::max(size(), encoded); }
   int64_t unread() const { return size() - read; }
 };
 
@@ -85,6 +93,7 @@ struct TextEngine::State {
       if (steps.wide() > 1) drafts.emplace(o, steps);
     }
     eos = model->config.tokens("eos_token_id");
+    if (steps.is_pair()) start = model->config.integer("decoder_start_token_id", 0, 0);
     thread = std::thread([this] { work(); });
   }
   ~State() {
@@ -170,6 +179,10 @@ struct TextEngine::State {
       } else {
         t->begun = true;
         running.push_back(std::move(*t));
+        if (!start) continue;
+        // Whole, at once: each of an encoder's tokens sees all of them.
+        steps.read_prompt(running.back().request.prompt, running.back().blocks);
+        counts.prompt_tokens += static_cast<uint64_t>(running.back().encoded);
       }
     }
   }
@@ -177,7 +190,7 @@ struct TextEngine::State {
   // Gives a text the blocks of its tokens: those that others have computed, and fresh ones. False:
   // there is no room now.
   bool begin(GrowingText& t) {
-    while (t.unread() > options.block) {
+    while (!start && t.unread() > options.block) {
       const int64_t before = t.blocks.empty() ? t.root() : t.blocks.back();
       const auto from = t.tokens.begin() + t.read;
       const auto found = pool.find(before, std::vector<int64_t>(from, from + options.block));
@@ -187,12 +200,12 @@ struct TextEngine::State {
     }
     t.shared = t.draft_read = t.read;
     t.published = static_cast<int64_t>(t.blocks.size());
-    const int64_t wanted = (t.size() + options.block) / options.block;  // with the next token's
+    const int64_t wanted = (t.room() + options.block) / options.block;  // with the next token's
     if (wanted - static_cast<int64_t>(t.blocks.size()) > pool.available()) {
       forget(t);
       return false;
     }
-    reserve(t, t.size());
+    reserve(t, t.room());
     return true;
   }
   void reserve(GrowingText& t, int64_t size) {
@@ -228,7 +241,7 @@ struct TextEngine::State {
 
   TextPart part(const GrowingText& t, int64_t count) const {
     return {std::span(t.tokens).subspan(static_cast<size_t>(t.read), static_cast<size_t>(count)),
-            t.read, t.blocks, t.request.adapter};
+            t.read, t.blocks, t.request.adapter, t.encoded};
   }
 
   void read_piece() {
@@ -335,6 +348,7 @@ struct TextEngine::State {
   // `count` more tokens have been read: what is full now can be found by others.
   void advance(GrowingText& t, int64_t count) {
     t.read += count;
+    if (start) return;  // what it wrote depends on its prompt, too
     const int64_t known = drafts && drafts->reads() ? std::min(t.read, t.draft_read) : t.read;
     for (; (t.published + 1) * options.block <= known; ++t.published) {
       const auto from = t.tokens.begin() + t.published * options.block;
@@ -443,6 +457,7 @@ struct TextEngine::State {
   std::optional<TextDrafts> drafts;
   BlockPool pool;
   std::vector<int64_t> eos;
+  std::optional<int64_t> start;  ///< of a model with an encoder
   TextCounts counts;
   std::list<GrowingText> running;  ///< of the thread alone, oldest first
   std::mutex lock;
@@ -473,7 +488,7 @@ void TextEngine::submit(TextRequest request) {
     for (const int64_t t : request.prompt)
       TD_CHECK(t >= 0 && t < vocabulary(), Value, "token {} is outside of the vocabulary of {}", t,
                vocabulary());
-    TD_CHECK(static_cast<int64_t>(request.prompt.size()) < length(), Value,
+    TD_CHECK(room(static_cast<int64_t>(request.prompt.size())) > 0, Value,
              "the prompt has {} tokens; with its answer it may have {}", request.prompt.size(),
              length());
   } catch (const Error& e) {
@@ -489,7 +504,7 @@ void TextEngine::submit(TextRequest request) {
     ends = s.ends;
     if (s.waiting.size() < s.options.queue && !ends) {
       ++s.counts.accepted;
-      s.waiting.emplace_back(std::move(request));
+      s.waiting.emplace_back(std::move(request), s.start);
       s.ready.notify_one();
       return;
     }
@@ -527,6 +542,11 @@ int64_t TextEngine::adapter(std::string_view name) const {
   return 0;
 }
 int64_t TextEngine::length() const { return state_->steps.length(); }
+int64_t TextEngine::room(int64_t prompt) const {
+  const int64_t left = length() - prompt;
+  return answers() && left >= 0 ? length() - 1 : left;
+}
+bool TextEngine::answers() const { return state_->start.has_value(); }
 int64_t TextEngine::vocabulary() const { return state_->steps.vocabulary(); }
 int64_t TextEngine::blocks() const { return state_->pool.count(); }
 std::vector<int64_t> TextEngine::sizes() const { return state_->steps.sizes(); }

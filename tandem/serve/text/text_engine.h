@@ -102,6 +102,10 @@ class TD_API TextEngine {
   int64_t adapter(std::string_view name) const;
   /// Tokens of a text with its answer, at most.
   int64_t length() const;
+  /// New tokens that there is room for after a prompt of `prompt` tokens.
+  int64_t room(int64_t prompt) const;
+  /// Whether an encoder reads the prompt, and the answer does not continue it.
+  bool answers() const;
   int64_t vocabulary() const;
   int64_t blocks() const;
   /// The sizes of batches that are used, ascending.

@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/models/paged_pair.h"
 
 namespace tandem::serve {
 
@@ -16,7 +17,7 @@ std::unique_ptr<TextModel> TextModel::load(const std::string& folder,
       !std::filesystem::exists(at / "tokenizer.json"))
     return nullptr;
   if (!model) model = models::from_pretrained(folder);
-  if (!model->is_causal()) return nullptr;
+  if (!model->is_causal() && !models::paged_pair(*model)) return nullptr;
   // Keys and values of texts lie in pages of the host's memory.
   const Device device = model->module().parameters().front().device();
   TD_CHECK(is_host(device), Unsupported,

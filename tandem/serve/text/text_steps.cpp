@@ -14,6 +14,7 @@ namespace tandem::serve {
 namespace {
 
 constexpr int64_t kUsualLength = 4096;
+constexpr int64_t kUsualPairLength = 512;  // every step gathers as many keys
 constexpr int64_t kSmallPiece = 16;
 
 int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -22,12 +23,13 @@ bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-int64_t length_of(const models::PretrainedModel& model, const TextEngineOptions& o) {
+int64_t length_of(models::PretrainedModel& model, const TextEngineOptions& o) {
   int64_t most = model.max_positions();
   if (most == 0) most = model.config.integer("max_position_embeddings", kUsualLength);
   TD_CHECK(o.length >= 0 && o.length <= most, Value,
            "texts of {} tokens are longer than the model's {} positions", o.length, most);
-  return o.length > 0 ? o.length : std::min(most, kUsualLength);
+  return o.length > 0 ? o.length
+                      : std::min(most, models::paged_pair(model) ? kUsualPairLength : kUsualLength);
 }
 
 std::vector<models::Adapter> adapters_of(models::PretrainedModel& model,
@@ -37,10 +39,15 @@ std::vector<models::Adapter> adapters_of(models::PretrainedModel& model,
   return out;
 }
 
+models::PagedCache pool_of(models::PretrainedModel& model, int64_t blocks, int64_t block) {
+  models::PagedPair* pair = models::paged_pair(model);
+  return pair ? pair->start_pair(blocks, block) : model.start_paged(blocks, block);
+}
+
 // What the keys and values of a token take; known from a pool of the least size.
 double bytes_of_token(models::PretrainedModel& model) {
   double bytes = 0;
-  for (const auto& layer : model.start_paged(2, 1).layers)
+  for (const auto& layer : pool_of(model, 2, 1).layers)
     for (const Buffer* b : {&layer.k, &layer.v})
       bytes +=
           static_cast<double>(b->size(1) * b->size(2)) * static_cast<double>(size_of(b->dtype()));
@@ -57,7 +64,12 @@ double bytes_of_cache(models::PretrainedModel& model, const TextEngineOptions& o
 
 TextSteps::TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextEngineOptions& o,
                      int64_t wide)
-    : model_(std::move(model)), length_(length_of(*model_, o)), wide_(wide) {
+    : model_(std::move(model)),
+      pair_(models::paged_pair(*model_)),
+      length_(length_of(*model_, o)),
+      wide_(wide) {
+  TD_CHECK(!pair_ || (o.adapters.empty() && wide == 1), Unsupported,
+           "a model with an encoder takes neither adapters nor a draft model");
   TD_CHECK(o.streams > 0 && o.block > 0 && o.piece > 0, Value,
            "streams, block and piece must be above 0, are {}, {} and {}", o.streams, o.block,
            o.piece);
@@ -92,19 +104,31 @@ TextSteps::TextSteps(std::shared_ptr<models::PretrainedModel> model, const TextE
 }
 
 void TextSteps::set_up(const TextEngineOptions& o) {
-  cache_ = model_->start_paged(blocks_, o.block);
+  cache_ = pool_of(*model_, blocks_, o.block);
   for (int64_t n = 1; n < o.streams; n *= 2) sizes_.push_back(n);
   sizes_.push_back(o.streams);
   pieces_ = {std::min(kSmallPiece, o.piece)};
   if (o.piece > kSmallPiece) pieces_.push_back(o.piece);
   const auto step = [this](const std::vector<Tensor>& x) {
     std::optional<models::AdapterSet::Use> use;
+    if (pair_) return pair_->decode_pair({x[0], x[1], x[2], x[3], x[4]}, x[5], cache_);
     if (x.size() > 5) use.emplace(*adapters_, x[5]);
     return model_->decode_paged({x[0], x[1], x[2], x[3], x[4]}, cache_);
   };
   auto compiled = std::make_shared<decltype(compile(step))>(
       compile(step, {.cache_size = 64, .name = "decode", .same_bits = false}));
   step_ = [compiled](const std::vector<Tensor>& x) { return (*compiled)(x); };
+}
+
+void TextSteps::read_prompt(std::span<const int64_t> ids, std::span<const int64_t> blocks) {
+  const NoGradGuard no_grad;
+  std::vector<int64_t> slots;
+  for (int64_t i = 0; i < static_cast<int64_t>(ids.size()); ++i)
+    slots.push_back(blocks[static_cast<size_t>(i / cache_.block)] * cache_.block +
+                    i % cache_.block);
+  const Shape row(1, static_cast<int64_t>(ids.size()));
+  pair_->read_prompt(tensor(std::vector<int64_t>(ids.begin(), ids.end()), row), tensor(slots, row),
+                     cache_);
 }
 
 std::vector<std::vector<float>> TextSteps::run(std::span<const TextPart> parts) {
@@ -131,7 +155,7 @@ std::vector<std::vector<float>> TextSteps::run_sized(std::span<const TextPart> p
   const auto all = static_cast<size_t>(n * l);
   std::vector<int64_t> ids(all, 0), positions(all, -1), slots(all, 0),
       table(static_cast<size_t>(n * columns_), 0), last(static_cast<size_t>(n), 0),
-      adapters(static_cast<size_t>(n), 0);
+      adapters(static_cast<size_t>(n), 0), prompts(pair_ ? all : 0, -1);
   bool adapted = false;
   for (size_t i = 0; i < parts.size(); ++i) {
     const TextPart& p = parts[i];
@@ -140,6 +164,7 @@ std::vector<std::vector<float>> TextSteps::run_sized(std::span<const TextPart> p
       const int64_t at = p.position + static_cast<int64_t>(t);
       ids[row + t] = p.ids[t];
       positions[row + t] = at;
+      if (pair_) prompts[row + t] = p.prompt - 1;
       slots[row + t] =
           p.blocks[static_cast<size_t>(at / cache_.block)] * cache_.block + at % cache_.block;
     }
@@ -153,6 +178,7 @@ std::vector<std::vector<float>> TextSteps::run_sized(std::span<const TextPart> p
                             tensor(slots, Shape(n, l)), tensor(table, Shape(n, columns_)),
                             every ? arange(l).expand({n, l}).contiguous() : tensor(last, Shape(n))};
   if (adapted) in.push_back(tensor(adapters, Shape(n)));
+  if (pair_) in.push_back(tensor(prompts, Shape(n, l)));
   const Tensor y = step_(in);
   const std::vector<float> logits = y.to(DType::f32).contiguous().to_vector<float>();
   const int64_t width = y.size(-1);
@@ -199,6 +225,11 @@ void TextSteps::warm_up(bool same_bits) {
   std::vector<TextPart> parts;
   for (size_t i = 0; i < ids.size(); ++i)
     parts.push_back({std::span(ids).subspan(i, 1), 0, std::span(blocks).subspan(i, 1)});
+  for (size_t i = 0; pair_ && i < parts.size(); ++i) {
+    parts[i].prompt = std::min<int64_t>(3 + static_cast<int64_t>(i) % 5, cache_.block);
+    const std::vector<int64_t> prompt(static_cast<size_t>(parts[i].prompt), ids[i]);
+    read_prompt(prompt, parts[i].blocks);
+  }
   std::vector<TextPart> adapted = parts;
   if (adapters_)
     for (size_t i = 0; i < adapted.size(); ++i)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/models/adapters.h"
+#include "tandem/models/paged_pair.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/serve/text/text_engine.h"
 
@@ -20,6 +21,7 @@ struct TextPart {
   int64_t position = 0;             ///< of the first of them
   std::span<const int64_t> blocks;  ///< of the text, up to its last token at least
   int64_t adapter = 0;
+  int64_t prompt = 0;  ///< tokens that an encoder read, in the same blocks
 };
 
 /// What the keys and values of all texts take at most, without adapters and a draft model.
@@ -35,6 +37,10 @@ class TextSteps {
             int64_t wide, const TextSteps& target);
   TextSteps(const TextSteps&) = delete;
   TextSteps& operator=(const TextSteps&) = delete;
+  /// Whether an encoder reads prompts, by read_prompt(), before the first
+  /// step of a text, with blocks for all of it.
+  bool is_pair() const { return pair_ != nullptr; }
+  void read_prompt(std::span<const int64_t> ids, std::span<const int64_t> blocks);
   /// Logits after the last token of each part, [parts, vocabulary]: parts of up to `wide` tokens
   /// each, as many as the largest size, or one part of up to `piece` tokens.
   std::vector<std::vector<float>> run(std::span<const TextPart> parts);
@@ -62,12 +68,14 @@ class TextSteps {
   std::vector<std::vector<float>> each_alone(std::span<const TextPart> parts);
   void warm_up_pieces();
   std::shared_ptr<models::PretrainedModel> model_;
+  models::PagedPair* pair_ = nullptr;
   models::PagedCache cache_;
   int64_t length_ = 0, blocks_ = 0, columns_ = 0, vocabulary_ = 0, wide_ = 1;
   std::vector<int64_t> sizes_, pieces_;
   std::optional<models::AdapterSet> adapters_;
   bool mixes_ = true;
-  /// ids, positions, slots, table, last and, where a text has one, adapters.
+  /// ids, positions, slots, table, last and, where a text has one, adapters; of a pair the last
+  /// places of the prompts.
   std::function<Tensor(const std::vector<Tensor>&)> step_;
 };
 
