@@ -98,7 +98,7 @@ void check_is_name(const std::string& name) {
   const fs::file_status found = fs::status(name, error);
   TD_CHECK(!fs::is_directory(found), Value, "'{}' is a folder without a model\n{}", name,
            kModelsAre);
-  TD_CHECK(!fs::exists(found), Value, "'{}' is no model but {}\n{}", name, content_of(name),
+  TD_CHECK(!fs::exists(found), Value, "'{}' is not a model: it is {}\n{}", name, content_of(name),
            kModelsAre);
   TD_CHECK(name.find_first_of("./\\") == name.npos, Io, "there is no file or folder '{}'\n{}", name,
            kModelsAre);

@@ -26,9 +26,9 @@ TEST(NoModel, IsNamedByWhatItIs) {
   };
   const std::vector<Case> cases = {
       {at("notes.txt"),
-       "is no model but a file of 14 bytes that begins with \"hello \\\"world\\\""},
-      {at("empty.bin"), "is no model but an empty file"},
-      {at("w.safetensors"), "is no model but a file of weights (safetensors)"},
+       "is not a model: it is a file of 14 bytes that begins with \"hello \\\"world\\\""},
+      {at("empty.bin"), "is not a model: it is an empty file"},
+      {at("w.safetensors"), "is not a model: it is a file of weights (safetensors)"},
       {at("some.folder"), "is a folder without a model"},
       {at("gone.tflite"), "there is no file or folder"},
   };

@@ -27,10 +27,10 @@ struct Crops {
 struct CropsSource {
   std::string root = {}, train = "train", val = "val", test = "test";
   std::vector<std::string> classes = {};
-  int64_t size = 64;
-  bool skip_damaged = false;
   AugmentOptions augment = {};
   BatchOptions batches = {};
+  int64_t size = 64;
+  bool skip_damaged = false;
 
   template <class V>
   void fields(V& v) {
@@ -41,9 +41,9 @@ struct CropsSource {
     v("classes", classes, {.doc = "their names in order; none: those that occur, sorted"});
     v("size", size,
       {.doc = "side that the boxes' contents are brought to", .unit = "pixels", .at_least = 1});
-    skip_field(v, skip_damaged);
     augment.fields(v);
     batches.fields(v);
+    skip_field(v, skip_damaged);
   }
 };
 
