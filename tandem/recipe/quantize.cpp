@@ -304,6 +304,7 @@ QuantizeReport Quantising::run(const Data& data) {
   if (!net.learned().empty()) report.method = "learned in training, elsewhere " + report.method;
   report.layers = calibrated.figures(q, each);
   for (const quant::LayerFigures& l : report.layers) report.why.push_back(reason(l, o_));
+  report.tables = calibrated.tables(q);
   if (o_.page) add_for_page(calibrated, q, data, report);
   report.weight_bytes_before = net.weight_bytes();
   report.weight_bytes_after = q.weight_bytes();
@@ -347,6 +348,10 @@ std::string QuantizeReport::to_string() const {
       s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9} {:>10.1f}\n", l.name, l.row,
                        "in floating point", l.bytes, "", l.output_sqnr);
   }
+  for (const quant::TableFigures& t : tables)
+    s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9}\n", t.name, "lookup",
+                     t.quantised ? "a step for each column" : "in floating point", t.bytes,
+                     t.quantised ? fmt::format("{:.1f}", t.weight_sqnr) : "");
   s += fmt::format(
       "weights: {} bytes of {}, {:+.1f} %; file: {} bytes\n", weight_bytes_after,
       weight_bytes_before,
@@ -396,6 +401,13 @@ io::Json QuantizeReport::to_json() const {
     all.emplace_back("accuracy_after", *score.after);
   }
   all.emplace_back("layers", std::move(rows));
+  io::Json::Array looked_up;
+  for (const quant::TableFigures& t : tables)
+    looked_up.emplace_back(io::Json::Object{{"name", t.name},
+                                            {"quantised", t.quantised},
+                                            {"bytes", t.bytes},
+                                            {"weight_sqnr", t.weight_sqnr}});
+  all.emplace_back("tables", std::move(looked_up));
   return all;
 }
 
