@@ -220,8 +220,9 @@ def numbers(random):
                 if kind != "i16" or code != 117:
                     yield f"{name} {kind}", one(random, kind, code, scale=scale.get(kind), shape=(900,), start=start), 0
         yield f"LEAKY_RELU {kind}", one(random, kind, 98, "LeakyRelu", alpha=0.2), 0
-        yield (f"SOFTMAX {kind}", one(random, kind, 25, "Softmax", scale=SHARES.get(kind), shape=(50, 30), beta=1.0),
-               100 if kind == "i16" else 0)
+        for start in (None, (1 / 4096, 0), (0.0003, 0)) if kind == "i16" else (None,):
+            yield (f"SOFTMAX {kind}",
+                   one(random, kind, 25, "Softmax", scale=SHARES.get(kind), shape=(50, 30), beta=1.0, start=start), 0)
         yield (f"MEAN {kind}", one(random, kind, 40, "Reducer", to=(2, 1, 1, 3), more=[("i32", [1, 2])], keepDims=True),
                0)
         yield f"PAD {kind}", one(random, kind, 34, "Pad", equal=True, to=(2, 7, 6, 3), more=[pads]), 0

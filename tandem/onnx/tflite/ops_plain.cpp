@@ -120,7 +120,7 @@ std::span<const TfliteRow> tflite_plain_rows() {
       {54, "PRELU", tflite_as_onnx, "PRelu"},
       {117, "HARD_SWISH", tflite_as_onnx, "HardSwish", -1, Codes::numbers, tflite_hard_swish_codes},
       {150, "GELU", tflite_gelu},
-      {25, "SOFTMAX", tflite_softmax},
+      {25, "SOFTMAX", tflite_softmax, nullptr, -1, Codes::numbers, tflite_softmax_codes},
       {50, "LOG_SOFTMAX", tflite_same, "LogSoftmax"},
       {11, "L2_NORMALIZATION", tflite_l2_norm, nullptr, 0},
       {13, "LOCAL_RESPONSE_NORMALIZATION", tflite_local_response},

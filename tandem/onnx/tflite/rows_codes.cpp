@@ -262,6 +262,7 @@ std::span<const OnnxRow> onnx_tflite_rows() {
        tflite_batch_matmul_row,
        {2, 1, "adj_x adj_y high low product to zero zeros"}},
       {kOnnxTflite, "Lookup", 1, 0, tflite_lookup_row, {2, 1, "first"}},
+      {kOnnxTflite, "Softmax", 1, 0, tflite_softmax_row, {3, 1, "factor"}},
       {kOnnxTflite,
        "Lstm",
        1,

@@ -13,6 +13,7 @@ Tensor tflite_times_factor(const Tensor& x, int64_t multiplier, int64_t shift);
 
 void tflite_lstm_row(OnnxCall& c);
 void tflite_resize_row(OnnxCall& c);
+void tflite_softmax_row(OnnxCall& c);
 void tflite_update_row(OnnxCall& c);
 void tflite_detections_row(OnnxCall& c);
 

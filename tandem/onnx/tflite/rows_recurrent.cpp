@@ -71,7 +71,7 @@ struct IntegerLstm {
     const Tensor sums = matmul_integer(codes, contiguous(c.x(at).t())).to(DType::i64) + c.x(at + 1);
     return tflite_times_factor(sums, c.x(at + 2), c.x(at + 3));
   }
-  /// Sums of a gate, with what the cell adds to them. Rows of peepholes are those of the input
+  /// Sums for gates, with what the cell adds to them. Rows of peepholes are those of the input
   /// gate, if there is one, the forget and the output gate.
   Tensor seen(const Tensor& gate, int64_t row, const Tensor& cell) const {
     if (!c.has(kPeephole)) return gate;
