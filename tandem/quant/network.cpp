@@ -319,11 +319,12 @@ Tensor Walk::layer(size_t index, const Tensor& x) {
   return call(l, x, as_constant(l.weight), as_constant(l.bias));
 }
 
-Tensor Walk::call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor Walk::call(const Layer& layer, const Tensor& x, const Tensor& weight,
+                  const Tensor& bias) const {
   const Node& n = *layer.node;
   Operand in[] = {Operand(x, n.loc), Operand(weight, n.loc), Operand(bias, n.loc)};
   Tensor out[kMaxOpOuts];
-  apply(*n.op, n.attrs.get(), {in, n.op->n_in < 3 ? size_t{2} : size_t{3}}, out, n.loc);
+  apply(*n.op, attrs(), {in, n.op->n_in < 3 ? size_t{2} : size_t{3}}, out, n.loc);
   return out[0];
 }
 

@@ -128,7 +128,7 @@ class TD_API Walk : public NodeVisitor {
   /// The result of a layer for x.
   virtual Tensor layer(size_t index, const Tensor& x);
   /// What the layer's row gives with another weight and bias.
-  static Tensor call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias);
+  Tensor call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias) const;
 
   const Network& net_;
 

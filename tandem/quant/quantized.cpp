@@ -180,7 +180,7 @@ bool QuantizedWalk::before(const Node& n, std::span<Tensor> in, Tensor* out) {
   if (!t) return Walk::before(n, in, out);
   Operand operands[] = {Operand(as_constant(t->rows), n.loc), Operand(in[1], n.loc)};
   Tensor rows[kMaxOpOuts];
-  apply(*n.op, n.attrs.get(), operands, rows, n.loc);
+  apply(*n.op, attrs(), operands, rows, n.loc);
   out[0] = dequantize_linear(rows[0], as_constant(t->scale), {}, rows[0].dim() - 1);
   return true;
 }

@@ -106,5 +106,45 @@ TEST(QuantTables, AreLookedUpInFiles) {
   EXPECT_GT(decibels(want, onnx::OnnxModel::load(path)({f.ids})[0]), 45);
 }
 
+// Up to twice the size and back to the layer before: a transposed convolution is a layer like
+// others.
+TEST(QuantTransposed, ConvolutionsHaveCodes) {
+  init();
+  manual_seed(8);
+  const TempFolder folder;
+  struct Net : nn::Module {
+    Net() { TD_REGISTER(down, up, out); }
+    Tensor forward(const Tensor& x) { return out(relu(up(relu(down(x))))); }
+    nn::Conv2d down{3, 6, 2, nn::ConvOptions{.stride = 2}};
+    nn::ConvTranspose2d up{6, 10, 2, nn::ConvTransposeOptions{.stride = 2}};
+    nn::Conv2d out{10, 4, 1};
+  };
+  const auto net = std::make_shared<Net>();
+  net->eval();
+  const Tensor x = randn({4, 3, 8, 8});
+  const Forward f = [net](std::span<const Tensor> v) { return std::vector<Tensor>{(*net)(v[0])}; };
+  const auto data = [&](const std::function<void(std::span<const Tensor>)>& see) { see({&x, 1}); };
+  const NoGradGuard no_grad;
+  const Tensor want = (*net)(x);
+  for (const bool equalised : {false, true}) {
+    Network n(f, std::vector<Spec>{
+                     Spec(DType::f32, Shape(Dim::symbol("batch"), 3, Dim::symbol("height"), 8))});
+    ASSERT_EQ(n.layers().size(), 3u);
+    EXPECT_EQ(n.layers()[1].axis, 1);
+    if (equalised) {
+      EXPECT_GT(equalise(n), 0);
+    }
+    QuantizeOptions o;
+    o.adaround = equalised ? 20 : 0;
+    const Quantized q = Calibrated(n, data, o).quantised();
+    EXPECT_EQ(q.codes(1).scale.shape(), Shape(10));
+    EXPECT_GT(decibels(want, q({&x, 1})[0]), 28);
+    const std::string path = folder / "up.onnx";
+    onnx::export_onnx_function([&](std::span<const Tensor> v) { return q(v); }, {&x, 1}, path,
+                               {.dynamic = {{0, "batch"}, {2, "height"}}, .external_data = false});
+    EXPECT_GT(decibels(want, onnx::OnnxModel::load(path)({x})[0]), 28);
+  }
+}
+
 }  // namespace
 }  // namespace tandem::quant
