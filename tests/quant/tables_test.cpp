@@ -6,6 +6,8 @@
 #include "tandem/onnx/export.h"
 #include "tandem/onnx/model.h"
 #include "tandem/quant/calibrate.h"
+#include "tandem/tandem.h"
+#include "tests/io/io_helper.h"
 #include "tests/quant/network_helper.h"
 #include "tests/support/errors.h"
 
