@@ -91,7 +91,8 @@ void add_compile(CLI::App& app, int& code) {
                          "  tandem compile runs/digits-cnn --target wasm -o web\n"
                          "  tandem compile runs/digits-cnn --target android -o android");
   auto o = std::make_shared<CompileVerbOptions>();
-  verb->add_option("model", o->model.model, "A run's folder, an ONNX file or a model's name")
+  verb->add_option("model", o->model.model,
+                   "A run's folder, an ONNX or TFLite file, or a model's name")
       ->required();
   verb->add_option("-o,--output", o->out, "The C file, its header lies beside it; or the folder")
       ->required();

@@ -141,7 +141,8 @@ Tensor pull(const Tensor& h, double beta) {
 
 bool can_adapt(const Layer& l) {
   const int64_t outputs = l.weight.size(l.axis);
-  return outputs > 0 && l.weight.numel() / outputs <= kMostInputs;
+  return l.node->op != &op::conv_backward_input && outputs > 0 &&
+         l.weight.numel() / outputs <= kMostInputs;
 }
 
 void LayerSums::add(const Layer& layer, const Tensor& in_float, const Tensor& in_codes) {

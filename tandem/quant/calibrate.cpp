@@ -6,6 +6,7 @@
 
 #include "tandem/base/nearest.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
 #include "tandem/quant/adaround.h"
 #include "tandem/quant/roles.h"
 
@@ -135,13 +136,14 @@ std::vector<char> Calibrated::wanted() const {
     on.push_back((!trained || has_scale(l)) && (!options_.dynamic || multiplies_rows(l)));
   std::vector<std::string> names;
   for (const Layer& l : layers) names.push_back(l.name);
+  for (const Table& t : net_.tables()) names.push_back(t.name);
   for (const std::string& keep : options_.keep_float) {
     const auto at = std::find(names.begin(), names.end(), keep);
     const std::string near = at == names.end() ? nearest_word(keep, names) : "";
     TD_CHECK(
         at != names.end(), Value, "no layer is called '{}'{}", keep,
         near.empty() ? "\nThe report lists the layers by name." : "\nDid you mean '" + near + "'?");
-    on[static_cast<size_t>(at - names.begin())] = 0;
+    if (const auto i = static_cast<size_t>(at - names.begin()); i < on.size()) on[i] = 0;
   }
   return on;
 }
@@ -213,9 +215,9 @@ std::vector<Step> Calibrated::steps_of(const Plan& plan) const {
   return steps;
 }
 
-Quantized Calibrated::with(Plan plan) const {
+Quantized Calibrated::with(Plan plan, bool tables) const {
   std::vector<Step> steps = steps_of(plan);
-  return Quantized(net_, std::move(plan), std::move(steps), options_, changes_);
+  return Quantized(net_, std::move(plan), std::move(steps), options_, changes_, tables);
 }
 
 Quantized Calibrated::quantised(const std::vector<size_t>& kept) const {
@@ -262,7 +264,7 @@ std::vector<double> Calibrated::sensitivity(const Batches& batches) const {
   for (size_t i = 0; i < powers.size(); ++i) {
     std::vector<char> on(powers.size(), 0);
     on[i] = wish[i];
-    each.push_back(with(Plan(net_, on, false, options_.dynamic)));
+    each.push_back(with(Plan(net_, on, false, options_.dynamic), false));
   }
   batches([&](std::span<const Tensor> x) {
     const std::vector<Tensor> want = Walk(net_).run(x);
@@ -298,6 +300,23 @@ std::vector<LayerFigures> Calibrated::figures(const Quantized& q,
                 (c.added.defined() ? 4 * c.added.numel() : 0);
       const Tensor w = weight_of(c, l);
       f.weight_sqnr = sqnr({&l.weight, 1}, {&w, 1});
+    }
+    out.push_back(f);
+  }
+  return out;
+}
+
+std::vector<TableFigures> Calibrated::tables(const Quantized& q) const {
+  const NoGradGuard no_grad;
+  std::vector<TableFigures> out;
+  for (size_t i = 0; i < net_.tables().size(); ++i) {
+    const Table& t = net_.tables()[i];
+    const TableCodes& c = q.table(i);
+    TableFigures f{t.name, c.rows.defined(), 4 * t.weight.numel(), 4 * t.weight.numel()};
+    if (f.quantised) {
+      f.bytes = c.rows.numel() + 4 * c.scale.numel();
+      const Tensor numbers = dequantize_linear(c.rows, c.scale, {}, 1);
+      f.weight_sqnr = sqnr({&t.weight, 1}, {&numbers, 1});
     }
     out.push_back(f);
   }

@@ -29,6 +29,14 @@ struct LayerFigures {
   double output_sqnr = 0;   ///< dB: of the first output when this layer alone is quantised
 };
 
+/// A table, for reports.
+struct TableFigures {
+  std::string name;
+  bool quantised = false;
+  int64_t bytes = 0, float_bytes = 0;  ///< as it is now, and as f32
+  double weight_sqnr = 0;              ///< dB: signal to error of its codes
+};
+
 /// A value that is rounded, for reports.
 struct RangeFigures {
   std::string name;
@@ -44,20 +52,21 @@ class TD_API Calibrated {
   /// batches, unless all steps were learned.
   Calibrated(Network& net, const Batches& batches, const QuantizeOptions& options);
 
-  /// Quantised but for the layers of options.keep_float and `kept` (their indices). Of a network
-  /// that was trained with rounded weights, those without stay in floating point as well.
+  /// Quantised but for the layers and tables of options.keep_float and `kept` (their indices). Of a
+  /// network that was trained with rounded weights, those without stay in floating point as well.
   Quantized quantised(const std::vector<size_t>& kept = {}) const;
   /// Signal to quantisation error of the first output, in dB, for each layer quantised alone.
   std::vector<double> sensitivity(const Batches& batches) const;
   std::vector<LayerFigures> figures(const Quantized& q,
                                     const std::vector<double>& output_sqnr) const;
+  std::vector<TableFigures> tables(const Quantized& q) const;
   /// Of each value that `q` rounds by a range of its own, from the first to the last.
   std::vector<RangeFigures> ranges(const Quantized& q, size_t bins) const;
 
  private:
   Plan plan_for(const std::vector<char>& on) const;
   std::vector<char> wanted() const;
-  Quantized with(Plan plan) const;
+  Quantized with(Plan plan, bool tables = true) const;
   std::vector<Step> steps_of(const Plan& plan) const;
   void correct_biases(const Batches& batches);
   void adapt_rounding(const Batches& batches);

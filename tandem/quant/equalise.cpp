@@ -41,7 +41,7 @@ bool is_depthwise(const Layer& l) {
 // The dimension of the weight that belongs to channels of x; -1: none alone.
 int input_axis(const Layer& l) {
   if (!l.node->op->has(kConvolution)) return 1 - l.axis;
-  if (static_cast<const ConvAttrs*>(l.node->attrs.get())->groups == 1) return 1;
+  if (static_cast<const ConvAttrs*>(l.node->attrs.get())->groups == 1) return 1 - l.axis;
   return is_depthwise(l) ? 0 : -1;
 }
 

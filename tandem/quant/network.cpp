@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/quant/network.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <set>
 
@@ -39,6 +41,7 @@ Network::Network(const Forward& f, std::span<const Spec> inputs) {
   find_learned();
   find_uses();
   find_layers();
+  find_tables();
   find_results();
   TD_CHECK(!layers_.empty(), Value,
            "the network has no convolution and no matmul with a weight: there is nothing to "
@@ -162,6 +165,22 @@ void Network::find_layers() {
   }
 }
 
+void Network::find_tables() {
+  std::set<std::string> names;
+  for (const Layer& l : layers_) names.insert(l.name);
+  for (const Ref<Node>& n : graph_->nodes) {
+    if (n->op != &op::index || known_[n->index] || n->in.size() != 2 || !n->in[0].present ||
+        !is_known(n->in[0]) || n->in[0].dtype != DType::f32 || n->in[0].shape.rank() != 2 ||
+        static_cast<const IndexAttrs*>(n->attrs.get())->dim != 0)
+      continue;
+    Table table{scope_path(n->scope), n.get(), constant_of(n->in[0]).contiguous()};
+    if (table.name.empty() || names.count(table.name))
+      table.name += fmt::format("{}index_{}", table.name.empty() ? "" : ".", tables_.size());
+    names.insert(table.name);
+    tables_.push_back(std::move(table));
+  }
+}
+
 void Network::find_results() {
   read_.assign(graph_->nodes.size(), 0);
   for (const Ref<Node>& n : graph_->nodes) {
@@ -217,6 +236,7 @@ int64_t Network::weight_bytes() const {
   int64_t bytes = 0;
   for (const Layer& l : layers_)
     bytes += 4 * (l.weight.numel() + (l.bias.defined() ? l.bias.numel() : 0));
+  for (const Table& t : tables_) bytes += 4 * t.weight.numel();
   return bytes;
 }
 
@@ -267,6 +287,11 @@ bool Walk::before(const Node& n, std::span<Tensor> in, Tensor* out) {
     for (size_t o = 0; o < known->size(); ++o) out[o] = as_constant((*known)[o]);
     return true;
   }
+  for (size_t k = 0; k < in.size(); ++k) {
+    const NodeInput& i = n.in[k];  // parameters are constants in a trace
+    if (i.from && i.from->in.empty() && i.from->op != &op::constant && net_.is_known(i))
+      in[k] = as_constant(in[k]);
+  }
   scale(n, in);
   operands(n, in);
   const int i = net_.layer_at(n);
@@ -294,11 +319,12 @@ Tensor Walk::layer(size_t index, const Tensor& x) {
   return call(l, x, as_constant(l.weight), as_constant(l.bias));
 }
 
-Tensor Walk::call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor Walk::call(const Layer& layer, const Tensor& x, const Tensor& weight,
+                  const Tensor& bias) const {
   const Node& n = *layer.node;
   Operand in[] = {Operand(x, n.loc), Operand(weight, n.loc), Operand(bias, n.loc)};
   Tensor out[kMaxOpOuts];
-  apply(*n.op, n.attrs.get(), {in, n.op->n_in < 3 ? size_t{2} : size_t{3}}, out, n.loc);
+  apply(*n.op, attrs(), {in, n.op->n_in < 3 ? size_t{2} : size_t{3}}, out, n.loc);
   return out[0];
 }
 

@@ -41,6 +41,13 @@ struct Layer {
   ValueId result() const { return {norm ? norm->index : node->index, 0}; }
 };
 
+/// A constant matrix of which the network looks up rows, such as an embedding.
+struct Table {
+  std::string name;  ///< of its module, or "index" with a number; unique among tables and layers
+  const Node* node = nullptr;
+  Tensor weight;  ///< f32
+};
+
 class TD_API Network {
  public:
   /// Traces `f` on inputs of these Specs; sizes may be symbols. Throws Value where it has no layer,
@@ -50,6 +57,7 @@ class TD_API Network {
   const Graph& graph() const { return *graph_; }
   std::vector<Layer>& layers() { return layers_; }
   const std::vector<Layer>& layers() const { return layers_; }
+  const std::vector<Table>& tables() const { return tables_; }
   /// The layer that the node computes; -1: none.
   int layer_at(const Node& n) const { return layer_at_[n.index]; }
   bool is_folded(const Node& n) const { return folded_[n.index]; }
@@ -74,7 +82,7 @@ class TD_API Network {
   Tensor input_scale(ValueId v) const;
   /// Weight and bias of a norm that took a factor; nullptr: those of the trace.
   const std::pair<Tensor, Tensor>* scaled_norm(const Node& n) const;
-  /// The bytes of its weights and biases as f32, and of all other constants.
+  /// The bytes of its layers' weights and biases and of its tables as f32.
   int64_t weight_bytes() const;
 
  private:
@@ -82,6 +90,7 @@ class TD_API Network {
   void find_learned();
   void find_uses();
   void find_layers();
+  void find_tables();
   void find_results();
   void learned_scale(Layer& layer);
   void fold_norm(Layer& layer);
@@ -94,6 +103,7 @@ class TD_API Network {
   std::vector<std::vector<Tensor>> values_;  ///< of known nodes, once they were asked for
   std::vector<std::vector<std::vector<Use>>> uses_;
   std::vector<Layer> layers_;
+  std::vector<Table> tables_;
   std::map<ValueId, Step> learned_;
   std::map<ValueId, Tensor> input_scales_;
   std::map<uint32_t, std::pair<Tensor, Tensor>> scaled_norms_;
@@ -118,7 +128,7 @@ class TD_API Walk : public NodeVisitor {
   /// The result of a layer for x.
   virtual Tensor layer(size_t index, const Tensor& x);
   /// What the layer's row gives with another weight and bias.
-  static Tensor call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias);
+  Tensor call(const Layer& layer, const Tensor& x, const Tensor& weight, const Tensor& bias) const;
 
   const Network& net_;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/quant/quantized.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "tandem/ops/matmul/integer.h"
@@ -78,8 +80,33 @@ Tensor weight_of(const LayerCodes& codes, const Layer& layer) {
   return dequantize_linear(as_constant(codes.weight), as_constant(codes.scale), {}, layer.axis);
 }
 
+namespace {
+
+TableCodes round_table(const Table& t, bool per_channel) {
+  const NoGradGuard no_grad;
+  TD_CHECK(
+      isfinite(t.weight).all().item<bool>(), Value,
+      "the table '{}' holds values that are not finite\nRepair the model, or leave the table in "
+      "floating point (--keep-float).",
+      t.name);
+  constexpr double kMost = 127;
+  const IntList over = per_channel ? IntList{0} : IntList{0, 1};
+  const Tensor scale = amax(abs(t.weight), over) / kMost;
+  TableCodes c;
+  c.scale = where(scale >= std::numeric_limits<float>::min(), scale, 1.0).to(DType::f32);
+  c.rows = quantize_linear(t.weight, c.scale, {}, 1, DType::i8);
+  return c;
+}
+
+bool keeps_float(const QuantizeOptions& o, const std::string& name) {
+  return std::find(o.keep_float.begin(), o.keep_float.end(), name) != o.keep_float.end();
+}
+
+}  // namespace
+
 Quantized::Quantized(const Network& net, Plan plan, std::vector<Step> steps,
-                     const QuantizeOptions& options, std::span<const LayerChange> changes)
+                     const QuantizeOptions& options, std::span<const LayerChange> changes,
+                     bool tables)
     : net_(net), plan_(std::move(plan)), options_(options), steps_(std::move(steps)) {
   TD_ASSERT(steps_.size() == plan_.sites().size());
   codes_.resize(net.layers().size());
@@ -99,6 +126,18 @@ Quantized::Quantized(const Network& net, Plan plan, std::vector<Step> steps,
     const auto x = static_cast<size_t>(plan_.site_at(*l.node, 0));
     codes_[i] = round_layer(l, steps_[x].scale, options.per_channel, change.up);
   }
+  for (const Table& t : net.tables())
+    tables_.push_back(tables && !keeps_float(options, t.name) ? round_table(t, options.per_channel)
+                                                              : TableCodes());
+}
+
+const TableCodes* Quantized::table_of(const Node& n) const {
+  const std::vector<Table>& all = net_.tables();
+  const auto at =
+      std::find_if(all.begin(), all.end(), [&](const Table& t) { return t.node == &n; });
+  if (at == all.end()) return nullptr;
+  const TableCodes& c = tables_[static_cast<size_t>(at - all.begin())];
+  return c.rows.defined() ? &c : nullptr;
 }
 
 std::vector<Tensor> Quantized::operator()(std::span<const Tensor> inputs) const {
@@ -115,6 +154,10 @@ int64_t Quantized::weight_bytes() const {
     bytes += codes ? code_bytes(l, options_) + 4 * (biases + steps * codes_[i].scale.numel())
                    : 4 * (l.weight.numel() + biases);
   }
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    const int64_t n = net_.tables()[i].weight.numel();
+    bytes += tables_[i].rows.defined() ? n + 4 * tables_[i].scale.numel() : 4 * n;
+  }
   return bytes;
 }
 
@@ -129,6 +172,17 @@ std::vector<Tensor> QuantizedWalk::run(std::span<const Tensor> inputs) {
     if (const int site = q_.plan().output_site(i); site >= 0) out[i] = rounded(site, out[i]);
   rounded_.clear();
   return out;
+}
+
+// Codes are looked up, so that no whole table is made of numbers.
+bool QuantizedWalk::before(const Node& n, std::span<Tensor> in, Tensor* out) {
+  const TableCodes* t = q_.table_of(n);
+  if (!t) return Walk::before(n, in, out);
+  Operand operands[] = {Operand(as_constant(t->rows), n.loc), Operand(in[1], n.loc)};
+  Tensor rows[kMaxOpOuts];
+  apply(*n.op, attrs(), operands, rows, n.loc);
+  out[0] = dequantize_linear(rows[0], as_constant(t->scale), {}, rows[0].dim() - 1);
+  return true;
 }
 
 void QuantizedWalk::operands(const Node& n, std::span<Tensor> in) {

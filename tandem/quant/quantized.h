@@ -30,6 +30,12 @@ TD_API int64_t code_bytes(const Layer& layer, const QuantizeOptions& options);
 /// What the codes of the weight stand for.
 TD_API Tensor weight_of(const LayerCodes& codes, const Layer& layer);
 
+/// Codes of a table, symmetric in 8 bits, with a scale for each column or one for all.
+struct TableCodes {
+  Tensor rows;   ///< i8, of the table's shape
+  Tensor scale;  ///< f32 [columns], or one number
+};
+
 /// What calibration found for a layer where it is quantised.
 struct LayerChange {
   Tensor bias;  ///< is added to its bias; undefined: nothing
@@ -39,9 +45,10 @@ struct LayerChange {
 class TD_API Quantized {
  public:
   /// `steps[i]` is that of plan.sites()[i]; `changes` has an entry for each layer or none. The
-  /// network outlives it. Throws Value for weights that are not finite.
+  /// network outlives it. Without `tables` those of the network stay in floating point, as do those
+  /// that options.keep_float names. Throws Value for weights that are not finite.
   Quantized(const Network& net, Plan plan, std::vector<Step> steps, const QuantizeOptions& options,
-            std::span<const LayerChange> changes = {});
+            std::span<const LayerChange> changes = {}, bool tables = true);
 
   std::vector<Tensor> operator()(std::span<const Tensor> inputs) const;
   const Network& network() const { return net_; }
@@ -50,7 +57,11 @@ class TD_API Quantized {
   const std::vector<Step>& steps() const { return steps_; }
   /// Of layer i; empty where it stays in floating point.
   const LayerCodes& codes(size_t layer) const { return codes_[layer]; }
-  /// Bytes of weights, scales and biases.
+  /// Of table i; empty where it stays in floating point.
+  const TableCodes& table(size_t i) const { return tables_[i]; }
+  /// Of the table that the node looks rows up in; nullptr: none, or in floating point.
+  const TableCodes* table_of(const Node& n) const;
+  /// Bytes of weights, tables, scales and biases.
   int64_t weight_bytes() const;
 
  private:
@@ -59,12 +70,14 @@ class TD_API Quantized {
   QuantizeOptions options_;
   std::vector<Step> steps_;
   std::vector<LayerCodes> codes_;
+  std::vector<TableCodes> tables_;
 };
 
 /// A run of it.
 class TD_API QuantizedWalk : public Walk {
  public:
   explicit QuantizedWalk(const Quantized& q);
+  bool before(const Node& n, std::span<Tensor> in, Tensor* out) override;
   std::vector<Tensor> run(std::span<const Tensor> inputs) override;
 
  protected:

@@ -41,6 +41,10 @@ bool has_weight(const Node& n, const Shape& shape, int& axis) {
     axis = 0;
     return true;
   }
+  if (n.op == &op::conv_backward_input) {  // a transposed convolution, weight [in, out, ...]
+    axis = 1;
+    return static_cast<const ConvAttrs*>(n.attrs.get())->groups == 1;
+  }
   if (n.op != &op::matmul || shape.rank() != 2) return false;
   axis = static_cast<const MatmulAttrs*>(n.attrs.get())->trans_b ? 0 : 1;
   return true;

@@ -22,6 +22,7 @@
 #include "tandem/onnx/tensorflow.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/open_run.h"
+#include "tandem/weights/formats.h"
 #include "tandem/weights/weights.h"
 
 namespace tandem::recipe {
@@ -73,8 +74,39 @@ void load_weights_into(nn::Module& net, const StateDict& weights, const ModelSou
               report.to_string());
 }
 
+constexpr const char* kModelsAre =
+    "Models are ONNX files (.onnx), TFLite files, frozen graphs (.pb), Keras files, folders of "
+    "runs "
+    "(recipe.yaml), of Hugging Face (config.json) or SavedModels, and the names of `tandem inspect "
+    "--list`.";
+
+// What a file that holds no network holds.
+std::string content_of(const std::string& path) {
+  const auto file = make_ref<MappedFile>(path);
+  const std::string_view all = file->view();
+  if (all.empty()) return "an empty file";
+  for (const weights::WeightsFormat* f : weights::weights_formats().rows())
+    if (f->holds(all, path)) return fmt::format("a file of weights ({})", weights::to_string(*f));
+  constexpr size_t kHead = 16;
+  return fmt::format("a file of {} bytes that begins with {:?}", all.size(), all.substr(0, kHead));
+}
+
+// A name that is that of a file or a folder, or can be none but one, is no misspelt model's name.
+void check_is_name(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status found = fs::status(name, error);
+  TD_CHECK(!fs::is_directory(found), Value, "'{}' is a folder without a model\n{}", name,
+           kModelsAre);
+  TD_CHECK(!fs::exists(found), Value, "'{}' is not a model: it is {}\n{}", name, content_of(name),
+           kModelsAre);
+  TD_CHECK(name.find_first_of("./\\") == name.npos, Io, "there is no file or folder '{}'\n{}", name,
+           kModelsAre);
+}
+
 LoadedModel from_registry(const ModelSource& a) {
   models::ModelOptions o = options_of(a);
+  check_is_name(a.model);
   const models::ModelInfo info = models::info(a.model);  // refuses an unknown name at once
   std::vector<int64_t> sample = info.input;
   StateDict weights;

@@ -30,6 +30,7 @@ using SeeLabelled = std::function<void(const Labelled&)>;
 struct Data {
   std::vector<std::vector<Tensor>> calibration;
   std::function<void(const SeeLabelled&)> evaluation;
+  std::vector<Tensor> evaluated;  ///< inputs of the first batch that evaluates; empty: not known
 };
 
 std::vector<Tensor> narrowed(const std::vector<Tensor>& x, int64_t start, int64_t n) {
@@ -87,6 +88,7 @@ class Quantising {
   Data of_recipe(RecipeParts& parts) const;
   Data of_arrays() const;
   QuantizeReport run(const Data& data);
+  void open_sizes(const Data& data);
   QuantizeScore score(const quant::Quantized& q, const Data& data, int64_t most = INT64_MAX) const;
   quant::Quantized best(const quant::Calibrated& c, const Data& data,
                         const std::vector<double>& each, QuantizeReport& report) const;
@@ -136,10 +138,12 @@ Data Quantising::of_recipe(RecipeParts& parts) const {
                [&](std::vector<Tensor> x, int64_t) { data.calibration.push_back(std::move(x)); });
     left -= take;
   }
-  data.evaluation = [this, &parts, n](const SeeLabelled& see) {
-    const data::AnyPipeline& set = parts.data.test  ? *parts.data.test
-                                   : parts.data.val ? *parts.data.val
-                                                    : parts.data.train;
+  const data::AnyPipeline& set = parts.data.test  ? *parts.data.test
+                                 : parts.data.val ? *parts.data.val
+                                                  : parts.data.train;
+  if (set.size() > 0) data.evaluated = set.fields(0);
+  data.evaluated.resize(std::min(n, data.evaluated.size()));
+  data.evaluation = [this, &parts, &set, n](const SeeLabelled& see) {
     int64_t left = o_.evaluated > 0 ? o_.evaluated : INT64_MAX;
     for (int64_t i = 0; left > 0 && i < set.size(); ++i) {
       std::vector<Tensor> batch = set.fields(i);
@@ -275,7 +279,26 @@ void Quantising::add_for_page(const quant::Calibrated& c, const quant::Quantized
   }
 }
 
+// Training may see pieces of images and evaluation whole ones. Then sizes that the model leaves
+// open are open while it is quantised and in the file.
+void Quantising::open_sizes(const Data& data) {
+  if (is_graph_file(source_.model) || !o_.onnx.dynamic.empty()) return;
+  const auto is_other = [&](const std::vector<Tensor>& x) {
+    for (size_t i = 0; i < x.size(); ++i)
+      for (int d = 1; d < x[i].dim(); ++d)
+        if (x[i].size(d) != model_.inputs[i].shape.at(static_cast<size_t>(d))) return true;
+    return false;
+  };
+  if (!is_other(data.evaluated) &&
+      std::none_of(data.calibration.begin(), data.calibration.end(), is_other))
+    return;
+  OnnxFileOptions all = o_.onnx;
+  all.dynamic = {"all"};
+  export_.dynamic = export_options(model_, all, true).dynamic;
+}
+
 QuantizeReport Quantising::run(const Data& data) {
+  open_sizes(data);
   QuantizeReport report;
   const std::vector<Tensor> example = random_inputs(model_);
   const quant::Forward forward = [&](std::span<const Tensor> x) {
@@ -304,6 +327,7 @@ QuantizeReport Quantising::run(const Data& data) {
   if (!net.learned().empty()) report.method = "learned in training, elsewhere " + report.method;
   report.layers = calibrated.figures(q, each);
   for (const quant::LayerFigures& l : report.layers) report.why.push_back(reason(l, o_));
+  report.tables = calibrated.tables(q);
   if (o_.page) add_for_page(calibrated, q, data, report);
   report.weight_bytes_before = net.weight_bytes();
   report.weight_bytes_after = q.weight_bytes();
@@ -347,6 +371,10 @@ std::string QuantizeReport::to_string() const {
       s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9} {:>10.1f}\n", l.name, l.row,
                        "in floating point", l.bytes, "", l.output_sqnr);
   }
+  for (const quant::TableFigures& t : tables)
+    s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9}\n", t.name, "lookup",
+                     t.quantised ? "a step for each column" : "in floating point", t.bytes,
+                     t.quantised ? fmt::format("{:.1f}", t.weight_sqnr) : "");
   s += fmt::format(
       "weights: {} bytes of {}, {:+.1f} %; file: {} bytes\n", weight_bytes_after,
       weight_bytes_before,
@@ -396,6 +424,13 @@ io::Json QuantizeReport::to_json() const {
     all.emplace_back("accuracy_after", *score.after);
   }
   all.emplace_back("layers", std::move(rows));
+  io::Json::Array looked_up;
+  for (const quant::TableFigures& t : tables)
+    looked_up.emplace_back(io::Json::Object{{"name", t.name},
+                                            {"quantised", t.quantised},
+                                            {"bytes", t.bytes},
+                                            {"weight_sqnr", t.weight_sqnr}});
+  all.emplace_back("tables", std::move(looked_up));
   return all;
 }
 

@@ -41,7 +41,8 @@ struct TD_API QuantizeReport {
   std::string file;    ///< what was written, and how far it was checked
   std::string method;  ///< of calibration
   std::vector<quant::LayerFigures> layers;
-  std::vector<std::string> why;  ///< a layer stayed in floating point; "": it did not
+  std::vector<quant::TableFigures> tables;  ///< of which rows are looked up
+  std::vector<std::string> why;             ///< a layer stayed in floating point; "": it did not
   std::vector<double> accuracy;  ///< with this layer alone quantised, 0..1; empty: not evaluated
   QuantizeScore alone;           ///< of the last of them: the samples, and the accuracy before
   std::vector<quant::RangeFigures> ranges;  ///< of what is rounded; empty: not asked for

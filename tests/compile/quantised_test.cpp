@@ -78,6 +78,18 @@ TEST(Quantised, Matmuls) {
   expect_integers(f, randn({3, 5, 70}) * 2.0, 0, 2);
 }
 
+// Codes whose leading dimensions lie in another order.
+TEST(Quantised, MatmulsOfTurnedCodes) {
+  manual_seed(33);
+  const NoGradGuard no_grad;
+  const Tensor w = (rand({70, 20}) * 255.0 - 128.0).to(DType::i8);
+  const Tensor x = (rand({3, 5, 70}) * 255.0 - 128.0).to(DType::i8);
+  const auto f = [&](const Tensor& v) { return matmul_integer(v.transpose(0, 1), kept(w)); };
+  auto g = compile([&](Tensor v) { return f(v); });
+  EXPECT_TRUE(equal(g(x), f(x)));
+  EXPECT_EQ(count_ops(g.executable(), op::packed_integer_matmul), 1);
+}
+
 // Groups, weights with a scale for each input, and codes of 32 bits stay in floating point.
 TEST(Quantised, WhatHasNoIntegerKernel) {
   manual_seed(33);

@@ -58,6 +58,8 @@ class TfliteFile {
     if (!custom_options.empty()) o.add_bytes(5, custom_options);
     ops_.push_back(std::move(o));
   }
+  /// Tensors that only say scales, of the last operator.
+  void intermediates(const std::vector<int32_t>& tensors) { ops_.back().add_numbers(8, tensors); }
   /// The tensor keeps its value from call to call.
   void variable(int tensor) { tensors_[static_cast<size_t>(tensor)].add<uint8_t>(5, 1); }
   /// Ends a subgraph.
@@ -151,8 +153,8 @@ class TfliteFile {
   /// What the options of an operator are to TFLite itself; Tandem goes by the operator.
   static uint8_t kind_of(int code) {
     constexpr std::pair<int, uint8_t> kKinds[] = {
-        {0, 11}, {1, 5},   {3, 1},   {4, 2},    {9, 8},     {17, 5},    {18, 21},
-        {25, 9}, {31, 16}, {74, 27}, {118, 92}, {129, 103}, {142, 111}, {150, 116}};
+        {0, 11},  {1, 5},   {3, 1},   {4, 2},    {9, 8},     {17, 5},    {18, 21},  {25, 9},
+        {31, 16}, {44, 71}, {74, 27}, {118, 92}, {129, 103}, {142, 111}, {150, 116}};
     for (const auto& [c, kind] : kKinds)
       if (c == code) return kind;
     return 0;

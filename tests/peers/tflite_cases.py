@@ -214,16 +214,15 @@ def numbers(random):
     for code, name in ((42, "DIV"), (90, "FLOOR_DIV"), (95, "FLOOR_MOD"), (99, "SQUARED_DIFFERENCE")):
         yield name, two(random, "f32", code), 0
     for kind in ("f32",) + CODES:
-        for code, name, scale, apart in ((14, "LOGISTIC", SHARES, 1), (28, "TANH", SIGNED, 1), (19, "RELU", {}, 0),
-                                         (21, "RELU6", {}, 0), (117, "HARD_SWISH", {}, 0)):
-            if kind != "i16" or code != 117:
-                yield (f"{name} {kind}",
-                       one(random, kind, code, scale=scale.get(kind), shape=(900,),
-                           start=(1 / 4096, 0) if kind == "i16" and code == 28 else None),
-                       apart if kind == "i16" else 0)
+        for code, name, scale in ((14, "LOGISTIC", SHARES), (28, "TANH", SIGNED), (19, "RELU", {}), (21, "RELU6", {}),
+                                  (117, "HARD_SWISH", {})):
+            for start in (None, (1 / 4096, 0), (1 / 2048, 0), (0.0007, 0)) if kind == "i16" and code in (14, 28) else (None,):
+                if kind != "i16" or code != 117:
+                    yield f"{name} {kind}", one(random, kind, code, scale=scale.get(kind), shape=(900,), start=start), 0
         yield f"LEAKY_RELU {kind}", one(random, kind, 98, "LeakyRelu", alpha=0.2), 0
-        yield (f"SOFTMAX {kind}", one(random, kind, 25, "Softmax", scale=SHARES.get(kind), shape=(50, 30), beta=1.0),
-               100 if kind == "i16" else 0)
+        for start in (None, (1 / 4096, 0), (0.0003, 0)) if kind == "i16" else (None,):
+            yield (f"SOFTMAX {kind}",
+                   one(random, kind, 25, "Softmax", scale=SHARES.get(kind), shape=(50, 30), beta=1.0, start=start), 0)
         yield (f"MEAN {kind}", one(random, kind, 40, "Reducer", to=(2, 1, 1, 3), more=[("i32", [1, 2])], keepDims=True),
                0)
         yield f"PAD {kind}", one(random, kind, 34, "Pad", equal=True, to=(2, 7, 6, 3), more=[pads]), 0
@@ -259,6 +258,13 @@ def numbers(random):
     yield "SVDF", remembered(random), 0
     yield "LSTM", recurrent(random, False, False), 0
     yield "LSTM with peepholes", recurrent(random, True, True), 0
+    for peepholes in (False, True):
+        for coupled in (False, True):
+            for projection in (0, 5 if peepholes else 4):
+                yield (f"LSTM i8{' coupled' * coupled}{' with peepholes' * peepholes}"
+                       f"{' projected' * bool(projection)}",
+                       integer_recurrent(random, time_major=coupled, peepholes=peepholes, coupled=coupled,
+                                         projection=projection, clip=3.0 * peepholes, power=-11 - coupled), 0)
     for relu in (False, True):
         yield "RNN", plain_recurrent(random, 24, relu), 0
         yield "RNN of a sequence", plain_recurrent(random, 35, relu, relu), 0
@@ -336,4 +342,39 @@ def recurrent(random, time_major, peepholes, batch=2, steps=4, size=3, units=5, 
         m.op(52, inputs + [-1] * 9, outputs, "BidirectionalSequenceLSTM", mergeOutputs=merge, **fields)
     else:
         m.op(44, inputs + [-1] * 4, [m.tensor("f32", shape + [units])], "UnidirectionalSequenceLSTM", **fields)
+    return m
+
+
+def integer_recurrent(random, time_major=False, peepholes=False, coupled=False, projection=0, clip=0.0, power=-11,
+                      batch=2, steps=7, size=6, cells=5):
+    """An LSTM of 8-bit codes with cells of 16 bits."""
+    m = Model(random)
+    shape, results = [steps, batch] if time_major else [batch, steps], projection or cells
+    x = m.input("i8", shape + [size], (0.03, int(random.integers(-20, 20))))
+
+    def weight(*s):
+        scale = random.uniform(0.004, 0.012), 0
+        return m.tensor("i8", s, scale, random.integers(-127, 128, s))
+
+    def bias(n):
+        return m.tensor("i32", [n], (1e-4, 0), random.integers(-9000, 9000, n))
+
+    def gates(make):
+        return [-1] * coupled + [make() for _ in range(4 - coupled)]
+
+    inputs = [x] + gates(lambda: weight(cells, size)) + gates(lambda: weight(cells, results))
+    for k in range(3):
+        there = peepholes and not (coupled and k == 0)
+        inputs.append(m.tensor("i16", [cells], (2e-5, 0), random.integers(-32767, 32767, cells)) if there else -1)
+    inputs += gates(lambda: bias(cells))
+    inputs += [weight(projection, cells), bias(projection)] if projection else [-1, -1]
+    state = (0.01, int(random.integers(-20, 20)))
+    for kind, n, scale in (("i8", results, state), ("i16", cells, (2.0**power, 0))):
+        inputs.append(m.tensor(kind, [batch, n], scale))
+        m.graph.tensors[inputs[-1]].isVariable = True
+    m.op(44, inputs + [-1] * 4, [m.tensor("i8", shape + [results], state)], "UnidirectionalSequenceLSTM",
+         fusedActivationFunction=4, timeMajor=time_major, cellClip=clip)
+    hidden = (random.uniform(0.004, 0.008), int(random.integers(-9, 9))) if projection else state
+    m.graph.operators[0].intermediates = [m.tensor("i8", [], (1.0, 0)) for _ in range(4)] + [
+        m.tensor("i8", [batch, cells], hidden)]
     return m

@@ -102,15 +102,20 @@ class Runner {
     ScopeGuard scope(n.scope, n.loc);
     NoGradGuard no_grad(!context().grad_enabled || (n.flags & kNoGrad));
     Tensor out[kMaxOpOuts];
+    AttrsHolder numbers;
+    if (n.attrs.get() && !symbols_.empty()) numbers = put_numbers(n.attrs, symbols_);
+    const void* attrs = numbers.get() ? numbers.get() : n.attrs.get();
+    if (visitor_) visitor_->set_attrs(attrs);
     if (!visitor_ || !visitor_->before(n, {given.data(), given.size()}, out))
-      call(n, {given.data(), given.size()}, entry, out);
+      call(n, attrs, {given.data(), given.size()}, entry, out);
     if (visitor_) visitor_->after(n, out);
     auto& slot = env_[n.index];
     for (size_t o = 0; o < n.out.size(); ++o) slot.push_back(std::move(out[o]));
     if (slot.empty()) slot.resize(1);
   }
 
-  void call(const Node& n, std::span<Tensor> given, GeneratorState entry, Tensor* out) const {
+  void call(const Node& n, const void* attrs, std::span<Tensor> given, GeneratorState entry,
+            Tensor* out) const {
     std::vector<Operand> in;
     in.reserve(n.in.size());
     for (size_t i = 0; i < n.in.size(); ++i) {
@@ -123,9 +128,7 @@ class Runner {
     ApplyOptions options;
     if (!is_tracing()) options.rng = &key;
     options.hidden = n.out.size() > static_cast<size_t>(n.op->shown());
-    AttrsHolder attrs;
-    if (n.attrs.get() && !symbols_.empty()) attrs = put_numbers(n.attrs, symbols_);
-    apply(*n.op, attrs.get() ? attrs.get() : n.attrs.get(), in, out, n.loc, options);
+    apply(*n.op, attrs, in, out, n.loc, options);
   }
 
   Tensor take(const NodeInput& i, uint32_t at) {

@@ -18,6 +18,13 @@ class TD_API NodeVisitor {
   virtual bool before(const Node& n, std::span<Tensor> in, Tensor* out) = 0;
   /// After it; the results may be replaced.
   virtual void after(const Node& n, Tensor* out) = 0;
+
+  /// The attributes of the node that is visited, its symbols replaced by the sizes of this run.
+  const void* attrs() const { return attrs_; }
+  void set_attrs(const void* attrs) { attrs_ = attrs; }  ///< called by run()
+
+ private:
+  const void* attrs_ = nullptr;
 };
 
 /// As run(g, inputs); placeholders are not visited. Inside a trace of g's own symbols the calls

@@ -170,7 +170,8 @@ std::string TfliteBuilder::value(TfliteScope& s, int32_t tensor, bool as_numbers
     if (!variables.count(t.name)) {
       Variable v;
       v.like = t;
-      v.first = OnnxValue(zeros(onnx_shape(t.shape), info_of(t.type).carrier), t.type);
+      const int64_t zero = t.is_quantised() ? t.scales.zero.at(0) : 0;  // what stands for 0
+      v.first = OnnxValue(full(onnx_shape(t.shape), zero, info_of(t.type).carrier), t.type);
       variables[t.name] = std::move(v);
     }
     name = read(t.name);

@@ -124,6 +124,9 @@ bool tflite_transposed_codes(TfliteCall& c);
 bool tflite_batch_codes(TfliteCall& c);
 bool tflite_resized_codes(TfliteCall& c);
 bool tflite_hard_swish_codes(TfliteCall& c);
+bool tflite_lstm_codes(TfliteCall& c);
+bool tflite_curve_codes(TfliteCall& c);
+bool tflite_softmax_codes(TfliteCall& c);
 /// The schema's name of an operator.
 std::string tflite_name(const TfliteOp& op);
 

@@ -142,7 +142,9 @@ class Parser {
     o.version = code.number<int32_t>(2, 1);
     o.in = t.numbers<int32_t>(1, kMostPorts);
     o.out = t.numbers<int32_t>(2, kMostPorts);
+    o.intermediates = t.numbers<int32_t>(8, kMostPorts);
     check(o.in, g, true);
+    check(o.intermediates, g, true);
     check(o.out, g, true);
     o.options = t.table(4);
     o.options2 = t.table(12);

@@ -42,7 +42,8 @@ struct TfliteOp {
   int64_t code = 0;    ///< BuiltinOperator
   std::string custom;  ///< the name of an op that is not built in
   int64_t version = 1;
-  std::vector<int32_t> in, out;  ///< tensors; -1: absent
+  std::vector<int32_t> in, out;        ///< tensors; -1: absent
+  std::vector<int32_t> intermediates;  ///< tensors that only say scales
   io::FlatTable options, options2;
   std::string_view custom_options;
 };

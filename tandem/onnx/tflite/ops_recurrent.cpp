@@ -142,7 +142,8 @@ std::span<const TfliteRow> tflite_recurrent_rows() {
   static constexpr TfliteRow kRows[] = {
       {24, "RNN", tflite_rnn},
       {35, "UNIDIRECTIONAL_SEQUENCE_RNN", tflite_sequence_rnn},
-      {44, "UNIDIRECTIONAL_SEQUENCE_LSTM", tflite_sequence_lstm},
+      {44, "UNIDIRECTIONAL_SEQUENCE_LSTM", tflite_sequence_lstm, nullptr, -1, TfliteCodes::numbers,
+       tflite_lstm_codes},
       {46, "BIDIRECTIONAL_SEQUENCE_RNN", tflite_both_rnn},
       {52, "BIDIRECTIONAL_SEQUENCE_LSTM", tflite_both_lstm},
   };

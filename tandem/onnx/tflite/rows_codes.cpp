@@ -82,9 +82,9 @@ void tflite_quantize(OnnxCall& c) {
 
 // ---- codes from codes, all in i64
 
-/// x * multiplier / 2^31 * 2^shift, rounded to 31 bits (halves up), then to the shift (halves away
-/// from zero).
-Tensor times_factor(const Tensor& x, const Tensor& multiplier, const Tensor& shift) {
+}  // namespace
+
+Tensor tflite_times_factor(const Tensor& x, const Tensor& multiplier, const Tensor& shift) {
   const Tensor left = clamp_min(shift, 0), right = clamp_min(-shift, 0);
   const Tensor one = ones_like(shift),
                half = bitwise_right_shift(bitwise_left_shift(one, right), 1);
@@ -93,10 +93,16 @@ Tensor times_factor(const Tensor& x, const Tensor& multiplier, const Tensor& shi
   const Tensor below = (high < 0).to(DType::i64) * minimum(right, 1);
   return bitwise_right_shift(high + half - below, right);
 }
+Tensor tflite_times_factor(const Tensor& x, int64_t multiplier, int64_t shift) {
+  return tflite_times_factor(x, known_number(multiplier), known_number(shift));
+}
+
+namespace {
+
 Tensor times_factor(const OnnxCall& c, const Tensor& x, const char* name) {
   const std::vector<int64_t> f = c.attr_ints(name, {0, 0});
   TD_CHECK(f.size() == 2 && f[1] >= -31 && f[1] <= 30, Value, "its factor '{}' is none", name);
-  return times_factor(x, known_number(f[0]), known_number(f[1]));
+  return tflite_times_factor(x, f[0], f[1]);
 }
 Tensor code_less(const OnnxCall& c, size_t i, int64_t zero) { return c.x(i).to(DType::i64) - zero; }
 void set_bounded(OnnxCall& c, const Tensor& y) {
@@ -131,7 +137,8 @@ Tensor with_bias_codes(const OnnxCall& c, const Tensor& sums) {
 void set_products(OnnxCall& c, const Tensor& sums) {
   const Tensor y = with_bias_codes(c, sums);
   const bool wide = c.type(0) == OnnxType::i16;
-  set_bounded(c, wide ? times_short_factor(y, c.x(5), c.x(6)) : times_factor(y, c.x(5), c.x(6)));
+  set_bounded(
+      c, wide ? times_short_factor(y, c.x(5), c.x(6)) : tflite_times_factor(y, c.x(5), c.x(6)));
 }
 void tflite_conv_row(OnnxCall& c) {
   set_products(c, onnx_channels_last(onnx_integer_conv(c, 0, 1, 2, 3, true)));
@@ -255,6 +262,13 @@ std::span<const OnnxRow> onnx_tflite_rows() {
        tflite_batch_matmul_row,
        {2, 1, "adj_x adj_y high low product to zero zeros"}},
       {kOnnxTflite, "Lookup", 1, 0, tflite_lookup_row, {2, 1, "first"}},
+      {kOnnxTflite, "Softmax", 1, 0, tflite_softmax_row, {3, 1, "factor"}},
+      {kOnnxTflite,
+       "Lstm",
+       1,
+       0,
+       tflite_lstm_row,
+       {19, 3, "cell_clip cell_power hidden hidden_zero projection zero"}},
       settings_from(1, {kOnnxTflite,
                         "ResizeBilinear",
                         1,

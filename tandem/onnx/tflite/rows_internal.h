@@ -6,7 +6,14 @@
 
 namespace tandem::onnx {
 
+/// x * multiplier / 2^31 * 2^shift in i64, rounded to 31 bits (halves up), then to the shift
+/// (halves away from zero).
+Tensor tflite_times_factor(const Tensor& x, const Tensor& multiplier, const Tensor& shift);
+Tensor tflite_times_factor(const Tensor& x, int64_t multiplier, int64_t shift);
+
+void tflite_lstm_row(OnnxCall& c);
 void tflite_resize_row(OnnxCall& c);
+void tflite_softmax_row(OnnxCall& c);
 void tflite_update_row(OnnxCall& c);
 void tflite_detections_row(OnnxCall& c);
 

@@ -24,6 +24,7 @@ std::span<const DataRow> text_sources();
 std::span<const DataRow> image_sources();
 std::span<const DataRow> file_sources();
 std::span<const DataRow> media_sources();
+std::span<const DataRow> crop_sources();
 /// Called once.
 std::vector<ModelRow> model_rows();
 /// What all models take, around each: after them.

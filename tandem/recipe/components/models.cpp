@@ -13,6 +13,7 @@
 #include "tandem/models/text/char_rnn.h"
 #include "tandem/models/text/gpt.h"
 #include "tandem/models/text/text_cnn.h"
+#include "tandem/models/text/text_encoder.h"
 #include "tandem/models/vision/detector.h"
 #include "tandem/models/vision/image_nets.h"
 #include "tandem/models/vision/unet.h"
@@ -91,6 +92,16 @@ RecipeModel text_cnn(models::TextCNNOptions t, const Options& o, const Info& inf
   made.predict_fields = {"x", "odds"};
   made.open = {{"batch", "length"}, {"batch"}};
   return made;
+}
+
+RecipeModel text_encoder(models::TextEncoderOptions t, const Options& o, const Info& info) {
+  if (t.width % t.heads != 0)
+    o.fail("heads", fmt::format("{} heads do not divide a width of {}", t.heads, t.width));
+  t.vocabulary = info_of(info, "vocabulary", o);
+  t.classes = info_of(info, "classes", o);
+  RecipeModel m = supervised(std::make_shared<models::TextEncoder>(t));
+  m.open = {{"batch", "length"}};
+  return m;
 }
 
 struct MlpModel {
@@ -312,6 +323,9 @@ constexpr ModelRow kModels[] = {
     model_row<models::TextCNNOptions, text_cnn>(
         "text_cnn", "Convolutions over word vectors (Kim 2014), for classes of texts.",
         "{type: text_cnn, width: 16, filters: 8}"),
+    model_row<models::TextEncoderOptions, text_encoder>(
+        "text_encoder", "A small BERT (Devlin et al. 2019), for classes of texts.",
+        "{type: text_encoder, layers: 1, heads: 2, width: 16, hidden: 32, longest: 64}"),
     model_row<models::GCNOptions, node_model<models::GCN, models::GCNOptions>>(
         "gcn", "Graph convolutions (Kipf and Welling 2017), for classes of nodes.",
         "{type: gcn, hidden: 8}"),

@@ -20,7 +20,7 @@ std::vector<const DataRow*> own_sources() {
       // Rows in files of their own, one a line: &stripes,
   };
   for (const auto rows : {row_sources(), census_sources(), text_sources(), image_sources(),
-                          file_sources(), media_sources()})
+                          file_sources(), media_sources(), crop_sources()})
     for (const DataRow& row : rows) all.push_back(&row);
   return all;
 }

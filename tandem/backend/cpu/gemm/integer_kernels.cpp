@@ -529,8 +529,12 @@ bool all_present(const KernelCall& c) {
   return true;
 }
 bool supports_packed(const KernelCall& c) { return all_present(c) && c.in[1].contiguous; }
+/// Rows that are a step apart: more than two dimensions need not be.
 bool supports_matmul(const KernelCall& c) {
   return all_present(c) && (c.in[0].contiguous || c.in[0].rank <= 2);
+}
+bool supports_packed_matmul(const KernelCall& c) {
+  return supports_matmul(c) && supports_packed(c);
 }
 bool supports_conv(const KernelCall& c) {
   const auto& a = c.get_attrs<ConvAttrs>();
@@ -563,7 +567,7 @@ void register_integer_kernels() {
   };
   add(op::matmul_integer, supports_matmul, nullptr);
   add(op::conv_integer, supports_conv, conv_layout);
-  add(op::packed_integer_matmul, supports_packed, nullptr);
+  add(op::packed_integer_matmul, supports_packed_matmul, nullptr);
   add(op::packed_integer_conv, supports_packed, nullptr);
 }
 
