@@ -3,6 +3,7 @@
 // outside is touched. Indices that name the same place are processed in order, whatever the number
 // of threads.
 #include "tandem/ops/index/index_reference_internal.h"
+#include "tandem/ops/index/indexed_internal.h"
 #include "tandem/ops/index/positions_internal.h"
 
 #include <algorithm>
@@ -12,60 +13,12 @@
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
-#include "tandem/ops/index/scatter.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 
 namespace tandem::detail {
 namespace {
 
-constexpr int64_t kGrain = 16384;
 constexpr int64_t kAhead = 8;  // rows between a prefetch and its use
-
-// `i` as a position in 0..n-1; n > 0.
-inline int64_t checked(const KernelCall& k, int64_t i, int64_t n, bool wrap) {
-  const int64_t at = wrap && i < 0 ? i + n : i;
-  if (TD_LIKELY(at >= 0 && at < n)) return at;
-  report_error(k, 1, i);
-  return std::clamp<int64_t>(at, 0, n - 1);
-}
-
-// An index tensor along a run of positions.
-struct IndexRun {
-  int64_t size, x_dim;           ///< of x's indexed dim: its size and stride
-  int64_t step, x_step, v_step;  ///< of neighbours in the index tensor, x and v
-  bool wrap = false;
-};
-
-// f(offset in x, offset in v) for the n positions whose index begins at `at`. All is captured by
-// value: what f writes could be anything behind a reference.
-template <class I, class F>
-void each_indexed(const KernelCall& k, const IndexRun& r, const I* at, int64_t n, int64_t x,
-                  int64_t v, F f) {
-  const int64_t size = r.size;
-  const bool wrap = r.wrap;
-  const auto along = [=, &k](int64_t step, int64_t x_step, int64_t x_dim, int64_t v_step) {
-    for (int64_t j = 0; j < n; ++j) {
-      int64_t c = at[j * step];
-      if (TD_UNLIKELY(static_cast<uint64_t>(c) >= static_cast<uint64_t>(size)))
-        c = checked(k, c, size, wrap);
-      f(x + j * x_step + c * x_dim, v + j * v_step);
-    }
-  };
-  if (r.step != 1 || r.v_step != 1)
-    along(r.step, r.x_step, r.x_dim, r.v_step);
-  else if (r.x_step == 0 && r.x_dim == 1)
-    along(1, 0, 1, 1);
-  else
-    along(1, r.x_step, r.x_dim, 1);
-}
-template <class F>
-void each_indexed(const KernelCall& k, const IndexRun& r, const void* index, DType dtype,
-                  int64_t from, int64_t n, int64_t x, int64_t v, F f) {
-  if (dtype == DType::i64)
-    each_indexed(k, r, static_cast<const int64_t*>(index) + from, n, x, v, f);
-  else
-    each_indexed(k, r, static_cast<const int32_t*>(index) + from, n, x, v, f);
-}
 
 // One call of index, index_put or index_backward. x has the indexed dims, v the dims of the index
 // tensors in their place: both are outer x (indexed | index dims) x inner. The index tensors are
@@ -143,7 +96,7 @@ void add_places(const KernelCall& k, const Places& p, int i, const I* index, int
   const auto at = [&](int64_t j, int64_t unit) {
     const int64_t c = index[j * unit];
     if (TD_LIKELY(static_cast<uint64_t>(c) < static_cast<uint64_t>(size))) return c;
-    return skip >= 0 && c == skip ? 0 : checked(k, c, size, p.wrap);
+    return skip >= 0 && c == skip ? 0 : checked_place(k, c, size, p.wrap);
   };
   if (i > 0)
     for (int64_t j = 0; j < m; ++j) x[j] += at(j, step) * x_step;
@@ -250,7 +203,7 @@ void read_places_of(const Places& p, const PlaceBlock& b, const T* x, T* v) {
 template <class T>
 void read_places(const KernelCall& k, const Places& p) {
   if (p.vector()) {
-    parallel_for(0, p.at.count(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, p.at.count(), kIndexGrain, [&](int64_t begin, int64_t end) {
       p.each_of_vector(k, begin, end, [x = p.x.as<T>(), v = p.v.as<T>()](int64_t from, int64_t to) {
         v[to] = x[from];
       });
@@ -260,7 +213,7 @@ void read_places(const KernelCall& k, const Places& p) {
   const int64_t outer = p.outer.count(), count = p.at.count();
   const int64_t blocks = (count + PlaceBlock::kSize - 1) / PlaceBlock::kSize;
   const int64_t width = (count + blocks - 1) / blocks;  // of a block: all are alike
-  const int64_t grain = std::max<int64_t>(1, kGrain / (width * p.inner.count()));
+  const int64_t grain = std::max<int64_t>(1, kIndexGrain / (width * p.inner.count()));
   parallel_for(0, blocks * outer, grain, [&](int64_t begin, int64_t end) {
     PlaceBlock b;
     while (begin < end) {
@@ -364,27 +317,13 @@ void write_places(const KernelCall& k, const Places& p) {
   };
   const int64_t per_outer = count * inner;
   if (outer >= 8)
-    parallel_for(0, outer, std::max<int64_t>(1, kGrain / per_outer),
+    parallel_for(0, outer, std::max<int64_t>(1, kIndexGrain / per_outer),
                  [&](int64_t b, int64_t e) { part(b, e, 0, p.rows); });
-  else if (inner >= 8 && outer * per_outer >= 2 * kGrain)
+  else if (inner >= 8 && outer * per_outer >= 2 * kIndexGrain)
     parallel_for(0, p.rows, std::max<int64_t>(1, p.rows / 64),
                  [&](int64_t b, int64_t e) { part(0, outer, b, e); });
   else
     part(0, outer, 0, p.rows);
-}
-
-template <class F>
-void with_size(DType t, F&& f) {
-  switch (size_of(t)) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
 }
 
 void write_all(const KernelCall& k, const Places& p, bool accumulate) {
@@ -392,10 +331,6 @@ void write_all(const KernelCall& k, const Places& p, bool accumulate) {
     with_size(p.x.dtype, [&](auto tag) { write_places<decltype(tag), false>(k, p); });
   else
     visit_dtype(p.x.dtype, [&](auto tag) { write_places<decltype(tag), true>(k, p); });
-}
-
-void copy_first(const KernelCall& k) {
-  if (k.out[0].data != k.in[0].data) copy_array(k.out[0], k.in[0]);
 }
 
 char* at_offset(const Array& a, int64_t elements) {
@@ -453,7 +388,7 @@ void run_region_put(const KernelCall& k) {
   const int64_t to_step = places.step(0), from_step = places.step(1);
   visit_dtype(y.dtype, [&](auto tag) {
     using T = decltype(tag);
-    parallel_for(0, v.numel, kGrain, [&](int64_t b, int64_t e) {
+    parallel_for(0, v.numel, kIndexGrain, [&](int64_t b, int64_t e) {
       places.runs(b, e - b, [&](int64_t, int64_t n, const int64_t* at) {
         T* to = y.as<T>() + offset + at[0];
         const T* from = v.as<T>() + at[1];
@@ -461,134 +396,6 @@ void run_region_put(const KernelCall& k) {
           to[j * to_step] = add_as<T>(to[j * to_step], from[j * from_step]);
       });
     });
-  });
-}
-
-namespace {
-
-// The walk of gather and scatter over the index tensor, in row-major order.
-struct IndexWalk {
-  const KernelCall& k;
-  const Array &x, &index, &v;
-  int dim, last;
-  int64_t cols, rows, size;
-
-  IndexWalk(const KernelCall& k, int64_t d, const Array& x, const Array& index, const Array& v)
-      : k(k),
-        x(x),
-        index(index),
-        v(v),
-        dim(x.rank ? normalize_dim(d, x.rank) : 0),
-        last(x.rank - 1),
-        cols(x.rank ? index.shape[last] : 1),
-        rows(cols ? index.numel / cols : 0),
-        size(x.rank ? x.shape[dim] : 1) {}
-
-  /// f(offset in x, offset in v) for positions [begin, end) of columns [col, col + width) of the
-  /// last dim.
-  template <class F>
-  void part(int64_t begin, int64_t end, int64_t col, int64_t width, F&& f) const {
-    int64_t shape[kMaxRank], base[kMaxRank];  // x's strides without `dim`, which the index replaces
-    for (int i = 0; i < x.rank; ++i) {
-      shape[i] = i == last ? width : index.shape[i];
-      base[i] = i == dim ? 0 : x.strides[i];
-    }
-    const Positions at(shape, x.rank, {base, index.strides, v.strides});
-    int64_t start[3] = {};
-    if (x.rank) {
-      start[0] = col * base[last];
-      start[1] = col * index.strides[last];
-      start[2] = col * v.strides[last];
-    }
-    at.runs(begin, end - begin, [&](int64_t, int64_t n, const int64_t* offset) {
-      const int64_t xo = start[0] + offset[0], io = start[1] + offset[1], vo = start[2] + offset[2];
-      const IndexRun r{size, x.rank ? x.strides[dim] : 0, at.step(1), at.step(0), at.step(2)};
-      each_indexed(k, r, index.data, index.dtype, io, n, xo, vo, f);
-    });
-  }
-  bool empty() const {
-    if (index.numel == 0) return true;
-    if (size == 0) report_error(k, 1, index_at(index.data, index.dtype, 0));
-    return x.numel == 0;
-  }
-};
-
-// put(offset in x, offset in v) for each position. Two can hit the same place only if they differ
-// just in `dim`: threads split another dim.
-template <class F>
-void scatter_by(const IndexWalk& w, F put) {
-  if (w.dim == w.last)
-    parallel_for(0, w.rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(w.cols, 1)),
-                 [&](int64_t b, int64_t e) { w.part(b * w.cols, e * w.cols, 0, w.cols, put); });
-  else
-    parallel_for(0, w.cols, std::max<int64_t>(16, kGrain / std::max<int64_t>(w.rows, 1)),
-                 [&](int64_t b, int64_t e) { w.part(0, w.rows * (e - b), b, e - b, put); });
-}
-template <class T, bool kAdd>
-void scatter_as(const IndexWalk& w) {
-  scatter_by(w, [x = w.x.as<T>(), v = w.v.as<T>()](int64_t to, int64_t from) {
-    x[to] = kAdd ? add_as<T>(x[to], v[from]) : v[from];
-  });
-}
-
-template <class T>
-bool beats(T candidate, T best, bool largest) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-    return beats(static_cast<float>(candidate), static_cast<float>(best), largest);
-  else if constexpr (std::is_floating_point_v<T>)
-    return best == best &&
-           (candidate != candidate || (largest ? candidate > best : candidate < best));
-  else
-    return largest ? candidate > best : candidate < best;
-}
-template <class T, bool kLargest>
-void scatter_extreme_as(const IndexWalk& w) {
-  scatter_by(w, [x = w.x.as<T>(), v = w.v.as<T>()](int64_t to, int64_t from) {
-    const T best = x[to], candidate = v[from];
-    x[to] = beats(candidate, best, kLargest) ? candidate : best;
-  });
-}
-
-}  // namespace
-
-void run_gather(const KernelCall& k) {
-  const Array& y = k.out[0];
-  const IndexWalk w(k, k.get_attrs<GatherAttrs>().dim, k.in[0], k.in[1], y);
-  if (w.empty()) return zero_array(y);
-  with_size(y.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    const T* x = k.in[0].as<T>();
-    T* out = y.as<T>();
-    parallel_for(0, y.numel, kGrain, [&](int64_t b, int64_t e) {
-      w.part(b, e, 0, w.cols, [out, x](int64_t from, int64_t to) { out[to] = x[from]; });
-    });
-  });
-}
-
-void run_scatter(const KernelCall& k) {
-  copy_first(k);
-  const IndexWalk w(k, k.get_attrs<GatherAttrs>().dim, k.out[0], k.in[1], k.in[2]);
-  if (!w.empty()) with_size(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), false>(w); });
-}
-
-void run_scatter_add(const KernelCall& k) {
-  copy_first(k);
-  const IndexWalk w(k, k.get_attrs<GatherAttrs>().dim, k.out[0], k.in[1], k.in[2]);
-  if (!w.empty())
-    visit_dtype(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), true>(w); });
-}
-
-// Places that are written to begin with one of their sources if x does not count itself.
-void run_scatter_extreme(const KernelCall& k) {
-  const auto& a = k.get_attrs<ScatterExtremeAttrs>();
-  copy_first(k);
-  const IndexWalk w(k, a.dim, k.out[0], k.in[1], k.in[2]);
-  if (w.empty()) return;
-  if (!a.include_self)
-    with_size(k.out[0].dtype, [&](auto tag) { scatter_as<decltype(tag), false>(w); });
-  visit_dtype(k.out[0].dtype, [&](auto tag) {
-    using T = decltype(tag);
-    a.largest ? scatter_extreme_as<T, true>(w) : scatter_extreme_as<T, false>(w);
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of indexing: shape rules, derivatives, batch rules. Their loops are in
-// index_reference.cpp, sort_reference.cpp and count_reference.cpp.
+// index_reference.cpp, gather_reference.cpp, sort_reference.cpp and count_reference.cpp.
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/index/index_reference_internal.h"

@@ -470,14 +470,13 @@ void unfold_backward_infer(InferCall& c) {
 void unfold_backward_loops(const KernelCall& k) {
   const UnfoldAttrs& a = k.get_attrs<UnfoldAttrs>();
   const Array &g = k.in[0], &y = k.out[0];
+  const int d = normalize_dim(a.dim, y.rank);
   detail::zero_array(y);
   if (g.numel == 0) return;
-  const int d = normalize_dim(a.dim, y.rank);
-  const int64_t windows = g.shape[d], size = a.size, lines = g.numel / (windows * size);
-  const int64_t g_window = g.strides[d], g_step = g.strides[y.rank], step = y.strides[d];
+  const int64_t windows = g.shape[d], work = windows * a.size, step = y.strides[d];
   visit_dtype(g.dtype, [&](auto tag) {
     using T = decltype(tag);
-    detail::parallel_for_rows(lines, windows * size, [&](int64_t b, int64_t e) {
+    detail::parallel_for_rows(g.numel / work, work, [&](int64_t b, int64_t e) {
       for (int64_t line = b; line < e; ++line) {
         const T* from = g.as<T>();
         T* to = y.as<T>();
@@ -487,9 +486,9 @@ void unfold_backward_loops(const KernelCall& k) {
           to += rest % y.shape[i] * y.strides[i];
           rest /= y.shape[i];
         }
-        for (int64_t w = 0; w < windows; ++w, from += g_window, to += a.step * step)
-          for (int64_t i = 0; i < size; ++i)
-            to[i * step] = detail::add_as<T>(to[i * step], from[i * g_step]);
+        for (int64_t w = 0; w < windows; ++w, from += g.strides[d], to += a.step * step)
+          for (int64_t i = 0; i < a.size; ++i)
+            to[i * step] = detail::add_as<T>(to[i * step], from[i * g.strides[y.rank]]);
       }
     });
   });
