@@ -645,6 +645,7 @@ TDM_FN double tdmi_short_lgamma_positive(double x) {
   return tdmi_sel(big, (x - 0.5) * (logs - 1.0) + (0x1.acfe390c97d6ap-2 + inv * series), core);
 }
 
+// At x < 0 within 2 ulp of the largest of 1, lgamma(|x|) and the result.
 TDM_FN float tdm_lgammaf(float v) {
   const double x = (double)v, a = tdmi_abs(x);
   const double plus = tdmi_short_lgamma_positive(a);

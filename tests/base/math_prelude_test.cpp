@@ -328,6 +328,21 @@ TEST(MathPrelude, ZetaAndIncompleteGamma) {
   EXPECT_TRUE(std::isnan(tdm_zeta(2.5, -0.5)));
 }
 
+// Where lgamma crosses zero at x < 0, its bound is absolute.
+TEST(MathPrelude, F32LgammaBelowZero) {
+  double worst = 0;
+  for (int i = 1; i <= 200000; ++i) {
+    const float x = -static_cast<float>(i) * 5e-5f;
+    const long double want = lgamma(static_cast<long double>(x)),
+                      plus = lgamma(-static_cast<long double>(x));
+    if (!std::isfinite(want)) continue;
+    const long double scale = std::max({1.0L, std::fabs(plus), std::fabs(want)});
+    const long double off = std::fabs(static_cast<long double>(tdm_lgammaf(x)) - want);
+    worst = std::max(worst, static_cast<double>(off / scale));
+  }
+  EXPECT_LT(worst, 0x1p-23);
+}
+
 // The f32 functions have shorter sums and series of their own.
 struct Pair {
   const char* name;

@@ -125,6 +125,36 @@ TEST(Images, IdentityGridGivesTheImage) {
     }
 }
 
+// Many channels are read beside each other; the sums are those of each channel alone.
+TEST(Images, GridSampleOfManyChannelsIsThatOfEach) {
+  manual_seed(5);
+  Tensor grid = (rand({2, 9, 10, 2}) * 3 - 1.5).requires_grad_();
+  const auto equal = [](const Tensor& a, const Tensor& b) {
+    return a.to_vector<float>() == b.to_vector<float>();
+  };
+  for (const char* mode : {"nearest", "bilinear", "bicubic"})
+    for (const int64_t channels : {8, 19})
+      for (const bool last : {false, true}) {
+        Tensor x = randn({2, channels, 7, 6});
+        if (last) x = x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+        x = x.detach().requires_grad_();
+        const Tensor weight = randn({2, channels, 9, 10});
+        grid.zero_grad();
+        const Tensor all = grid_sample(x, grid, mode);
+        (all * weight).sum().backward();
+        const Tensor by_grid = grid.grad().clone(), by_x = x.grad().clone();
+        grid.zero_grad();
+        for (int64_t c = 0; c < channels; ++c) {
+          Tensor one = narrow(x.detach(), 1, c, 1).clone().requires_grad_();
+          const Tensor y = grid_sample(one, grid, mode);
+          EXPECT_TRUE(equal(y, narrow(all.detach(), 1, c, 1))) << mode;
+          (y * narrow(weight, 1, c, 1)).sum().backward();
+          EXPECT_TRUE(equal(one.grad(), narrow(by_x, 1, c, 1))) << mode;
+        }
+        EXPECT_LT(largest_difference(by_grid, grid.grad()), 1e-3) << mode;
+      }
+}
+
 TEST(Images, PositionsThatAreNoNumbers) {
   Tensor x = ones({1, 1, 3, 3}), grid = full({1, 1, 2, 2}, NAN);
   for (const char* mode : {"bilinear", "nearest", "bicubic"})

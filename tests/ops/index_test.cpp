@@ -12,6 +12,62 @@ namespace {
 
 class IndexTest : public OpsTest {};
 
+// Few of many are selected, many are sorted: the same order, ties by place, NaN largest.
+TEST_F(IndexTest, TopkIsTheBeginningOfSort) {
+  manual_seed(3);
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i32, DType::u8})
+    for (const int64_t n : {49, 64, 200, 1000, 5000}) {
+      Tensor x = (randn({3, n}) * 20).clamp(0, 100);  // many equal numbers
+      if (dtype == DType::f32) x = where(x > 38, full(Shape(), std::nan("")), x);
+      x = x.to(dtype);
+      for (const bool largest : {true, false}) {
+        const ValuesAndIndices sorted = sort(x, 1, largest);
+        for (const int64_t k : {int64_t{1}, int64_t{5}, n / 9, n / 2}) {
+          const ValuesAndIndices top = topk(x, k, 1, largest);
+          EXPECT_EQ(values(top.indices), values(narrow(sorted.indices, 1, 0, k))) << n << " " << k;
+          const Tensor turned = x.transpose(0, 1);
+          EXPECT_EQ(values(topk(turned, k, 0, largest).indices.transpose(0, 1)),
+                    values(top.indices));
+        }
+      }
+    }
+}
+
+// Threads share columns or rows, and bins are counted in parts.
+TEST_F(IndexTest, LargeScattersAndCountsAreThoseOfALoop) {
+  manual_seed(4);
+  const int64_t rows = 300, sources = 900, columns = 120;
+  const Tensor x = randn({rows, columns}), src = randn({sources, columns});
+  const Tensor at = randint(0, rows, {sources, columns});
+  const Values xv = values(x), sv = values(src), iv = values(at);
+  for (const bool include_self : {true, false}) {
+    Values want = xv;
+    std::vector<bool> written(want.size());
+    for (size_t e = 0; e < sv.size(); ++e) {
+      const size_t to = static_cast<size_t>(iv[e]) * columns + e % columns;
+      want[to] = !include_self && !written[to] ? sv[e] : std::max(want[to], sv[e]);
+      written[to] = true;
+    }
+    EXPECT_EQ(values(scatter_reduce(x, 0, at, src, "amax", include_self)), want);
+    const Tensor turned = scatter_reduce(x.transpose(0, 1), 1, at.transpose(0, 1),
+                                         src.transpose(0, 1), "amax", include_self);
+    EXPECT_EQ(values(turned.transpose(0, 1)), want);
+  }
+  const Tensor classes = randint(0, 700, {300000});
+  Values counts(700);
+  for (double c : values(classes)) ++counts[static_cast<size_t>(c)];
+  EXPECT_EQ(values(bincount(classes)), counts);
+}
+
+TEST_F(IndexTest, RepeatsOfElements) {
+  for (const int64_t n : {1, 2, 3, 4, 5, 17}) {
+    const Tensor x = count({3, 70}), at = floor_divide(arange(70 * n), n);
+    EXPECT_EQ(values(repeat_interleave(x, n, 1)), values(index_select(x, 1, at))) << n;
+    const Tensor odd = x.transpose(0, 1).to(int8);
+    EXPECT_EQ(values(repeat_interleave(odd, n, 0)), values(index_select(odd, 0, at))) << n;
+  }
+}
+
 TEST_F(IndexTest, NumbersSlicesNoneEllipsis) {
   const Tensor x = count({2, 3, 4});
   expect_tensor(index(x, {1, -1, 0}), {}, {20});
@@ -274,6 +330,10 @@ TEST_F(IndexTest, OneHotBincount) {
   expect_tensor(one_hot(tensor({1}), 4), {1, 4}, {0, 1, 0, 0});
   expect_tensor(bincount(tensor({0, 3, 3}), 5), {5}, {1, 0, 0, 2, 0});
   expect_error(ErrorKind::Index, "index 2 is out of range", [] { one_hot(tensor({2}), 2); });
+  // Values of tensors that a trace has not made can be read within it.
+  const Tensor labels = tensor({0, 2, 2});
+  expect_vmap([&](const Tensor& x) { return x + bincount(labels) + one_hot(labels).sum({0}); },
+              count({2, 3}, int64));
   expect_error(ErrorKind::Index, "index -1 is out of range", [] { bincount(tensor({-1})); });
 }
 

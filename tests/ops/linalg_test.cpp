@@ -111,6 +111,16 @@ TEST_F(LinalgTest, Determinants) {
   EXPECT_LT(distance(logdet(a), log(det(a))), 1e-13);
   auto fn = [](std::span<const Tensor> x) -> Tensors { return {det(x[0]), logdet(x[0])}; };
   EXPECT_TRUE(gradcheck(fn, {a[0]}, {.order = 2}));
+  // Determinants that are too large or too small for f32 leave the derivative finite.
+  for (const float size : {1e20f, 1e-25f}) {
+    const Tensor big = (eye(2) * size).requires_grad_();
+    det(big).backward();
+    EXPECT_NEAR(big.grad()[0][0].item<double>() / size, 1, 1e-5);
+    EXPECT_EQ(big.grad()[0][1].item<float>(), 0);
+  }
+  const Tensor tiny = full({1, 1}, 1e-40).requires_grad_();
+  det(tiny).sum().backward();
+  EXPECT_EQ(tiny.grad().item<float>(), 1);
   // The derivative of det is the matrix of cofactors, singular matrices included.
   auto only = [](std::span<const Tensor> x) -> Tensors { return {det(x[0])}; };
   for (const Tensor& s :

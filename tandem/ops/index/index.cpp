@@ -4,9 +4,9 @@
 // region.
 #include "tandem/ops/index/index.h"
 
+#include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/pointwise/pointwise.h"
-#include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
 #include "tandem/tensor/lazy.h"
@@ -447,12 +447,34 @@ Tensor nonzero(const Tensor& x, int64_t size, int64_t fill, SourceLocation loc) 
 
 namespace {
 
+// The largest of n whole numbers, at least -1.
+template <class T>
+int64_t largest_of(const T* p, int64_t n) {
+  constexpr int64_t kPart = 1 << 16;
+  std::vector<int64_t> largest(static_cast<size_t>((n + kPart - 1) / kPart), -1);
+  parallel_for(0, static_cast<int64_t>(largest.size()), 1, [&](int64_t b, int64_t e) {
+    for (int64_t part = b; part < e; ++part) {
+      int64_t m = -1;
+      for (int64_t i = part * kPart; i < std::min(n, (part + 1) * kPart); ++i)
+        m = std::max(m, static_cast<int64_t>(p[i]));
+      largest[static_cast<size_t>(part)] = m;
+    }
+  });
+  return largest.empty() ? -1 : *std::max_element(largest.begin(), largest.end());
+}
+
 int64_t largest_value(const char* name, const Tensor& x, SourceLocation loc) {
   return placed(name, loc, [&] {
     TD_CHECK(detail::readable(x), Unsupported,
              "the size of the result depends on values, which a trace does not have\n"
              "Pass the number of classes.");
-    const int64_t m = x.numel() ? amax(x).item<int64_t>() : -1;
+    NoGradGuard no_grad;
+    const Tensor dense = contiguous(x, loc);
+    int64_t m = -1;
+    visit_dtype(dense.dtype(), [&](auto tag) {
+      using T = decltype(tag);
+      if constexpr (std::is_integral_v<T>) m = largest_of(dense.data<T>(loc), dense.numel());
+    });
     TD_CHECK(m < int64_t{1} << 40, Memory,
              "the largest value is {}: that many entries are too many", m);
     return m;

@@ -47,7 +47,7 @@ struct FftLines {
   int64_t n;                   ///< samples of a line, on the real side of real transforms
   int lines;                   ///< those to store; the lanes above repeat the first
   const T* from[16];           ///< the first number of each line
-  T* to[16];                   ///
+  T* to[16];                   ///< where each line's first result goes
   int64_t from_step, to_step;  ///< from sample to sample, in numbers of T
   FftTranspose<T> transpose;   ///< for dense lines that are equally far apart; may be null
 };

@@ -81,6 +81,8 @@ void add_convolution(FftPlan<double>& plan) {
   kFftReference.f64.alone(*plan.inner, line, work.data());
 }
 
+constexpr size_t kMostCachedBytes = 32 << 20;  // of one plan
+
 template <class C>
 std::shared_ptr<const FftPlan<C>> new_plan(int64_t n, bool real) {
   auto plan = std::make_shared<FftPlan<C>>();
@@ -121,7 +123,12 @@ std::shared_ptr<const FftPlan<C>> fft_plan(int64_t n, bool real) {
       }
   }
   auto plan = new_plan<C>(n, real);
+  const size_t numbers =
+      plan->twiddles.size() + plan->half.size() + plan->chirp.size() + plan->filter.size();
+  if (numbers * sizeof(C) > kMostCachedBytes) return plan;
   const std::lock_guard lock(mutex);
+  for (const Entry& e : recent)
+    if (e.n == n && e.real == real) return e.plan;  // another thread was faster
   recent.push_front({n, real, plan});
   if (recent.size() > 16) recent.pop_back();
   return plan;

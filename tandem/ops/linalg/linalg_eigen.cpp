@@ -257,11 +257,13 @@ void run_slogdet(const KernelCall& k) {
   });
 }
 
-// det(u) det(v) u diag(products of the other singular values) v': no inverse is needed.
-// Pivots of elimination that are at least this part of the largest one leave digits enough.
+// A matrix none of whose pivots is below this part of the largest one is taken as far from
+// singular.
 template <class T>
 constexpr T kSafePivot = T(0.001);
 
+// det(A) A^-T far from singular matrices and where the determinant is neither huge nor tiny; else
+// det(u) det(v) u diag(products of the other singular values) v', which needs no inverse.
 void run_cofactor(const KernelCall& k) {
   with_type(k.in[0], [&](auto tag) {
     using T = decltype(tag);
@@ -270,8 +272,10 @@ void run_cofactor(const KernelCall& k) {
       if (n == 0) return;
       const Eigen::PartialPivLU<Mat<T>> lu(a);
       const auto pivots = lu.matrixLU().diagonal().cwiseAbs();
-      if (pivots.minCoeff() > kSafePivot<T> * pivots.maxCoeff()) {  // det(A) A^-T
-        store_at<T>(k.out[0], i, (lu.determinant() * lu.inverse().transpose()).eval());
+      const T det = lu.determinant();
+      if (std::isnormal(det) && std::isnormal(1 / det) &&
+          pivots.minCoeff() > kSafePivot<T> * pivots.maxCoeff()) {
+        store_at<T>(k.out[0], i, (det * lu.inverse().transpose()).eval());
         return;
       }
       const Svd<T> svd(a, true);

@@ -286,9 +286,9 @@ constexpr int64_t kManyChannels = 8;
 
 // The elements of x with the channels of a point beside each other: x itself or a copy.
 template <class T>
-class ChannelsBeside {
+class ChannelsLast {
  public:
-  explicit ChannelsBeside(const SampledPlanes<T>& x)
+  explicit ChannelsLast(const SampledPlanes<T>& x)
       : copy_(x.step_c == 1 ? 0 : x.n * x.c * x.points()), planes_(x) {
     if (x.step_c == 1) return;
     const int64_t shape[] = {x.n, x.size[0], x.size[1], x.size[2], x.c};
@@ -309,7 +309,7 @@ class ChannelsBeside {
 
 // Whether a copy of x is less work than what its layout saves.
 template <class T>
-bool many_channels(const SampledPlanes<T>& x, const SampledPlanes<T>& points) {
+bool favours_channels_last(const SampledPlanes<T>& x, const SampledPlanes<T>& points) {
   return x.c >= kManyChannels && 4 * points.points() >= x.points();
 }
 
@@ -334,9 +334,9 @@ inline T dot(const T* a, const T* b, int64_t n) {
 
 // Point by point: vectors of channels. The sums are those of one channel after the other.
 template <class T>
-void sample_many_channels(const Sampler& s, const Grid<T>& grid, const SampledPlanes<T>& in,
+void sample_channels_last(const Sampler& s, const Grid<T>& grid, const SampledPlanes<T>& in,
                           const SampledPlanes<T>& y) {
-  const ChannelsBeside<T> beside(in);
+  const ChannelsLast<T> beside(in);
   const SampledPlanes<T>& x = beside.planes();
   const int64_t points = y.points(), blocks = (points + kBlock - 1) / kBlock;
   parallel_for_rows(x.n * blocks, kBlock * x.c * 8, [&](int64_t begin, int64_t end) {
@@ -366,8 +366,8 @@ void sample(const KernelCall& c) {
   const SampledPlanes<T> x = hx.planes(), y = hy.planes();
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const Grid<T> grid{hg.data(), hg.strides(), c.in[0].rank - 2};
-  if (many_channels(x, y)) {
-    sample_many_channels(s, grid, x, y);
+  if (favours_channels_last(x, y)) {
+    sample_channels_last(s, grid, x, y);
     return hy.store();
   }
   const int64_t points = y.points(), blocks = (points + kBlock - 1) / kBlock;
@@ -443,8 +443,8 @@ template <class T>
 void grid_gradient(const KernelCall& c) {
   const Held<T> hg(c.in[0]), hx(c.in[1]), hgrid(c.in[2]), hout(c.out[0], true);
   const SampledPlanes<T> g = hg.planes(), in = hx.planes();
-  const bool many = many_channels(in, g);
-  const std::unique_ptr<const ChannelsBeside<T>> beside(many ? new ChannelsBeside<T>(in) : nullptr);
+  const bool many = favours_channels_last(in, g);
+  const std::unique_ptr<const ChannelsLast<T>> beside(many ? new ChannelsLast<T>(in) : nullptr);
   const SampledPlanes<T>& x = many ? beside->planes() : in;
   const Sampler s(c.get_attrs<GridSampleAttrs>());
   const int d = c.in[1].rank - 2;
