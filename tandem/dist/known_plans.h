@@ -11,7 +11,7 @@
 namespace tandem::distributed {
 
 /// A plan for parallelize_module() by the names of layers: blocks of models::GPT,
-/// nn::TransformerEncoderLayer and nn::TransformerDecoderLayer, those of Llama's and of BERT's
+/// nn::TransformerEncoderLayer and nn::TransformerDecoderLayer, those of BERT's
 /// files. What is between blocks (embeddings, norms, the output layer) stays whole on every rank,
 /// so the net gives what it gave, and any loss will do. Attention is sliced where its block says
 /// how many heads it has, which must divide by `ranks`: throws Value where they do not, Unsupported

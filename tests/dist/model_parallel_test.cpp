@@ -63,17 +63,6 @@ using AnyPretrained = std::unique_ptr<models::PretrainedModel>;
 AnyPretrained pretrained(const std::string& config) {
   return models::from_config(models::ModelConfig::from_json(config));
 }
-/// Groups of two heads share keys and values.
-struct SmallLlama {
-  static AnyPretrained make() {
-    return pretrained(R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
-        "vocab_size": 31, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "intermediate_size": 24, "max_position_embeddings": 16})");
-  }
-  static Tensor loss(models::PretrainedModel& net, const Tensor& x) {
-    return cross_entropy(net.forward({.input_ids = x}).flatten(0, 1), ((x * 3 + 1) % 31).flatten());
-  }
-};
 struct SmallBert {
   static AnyPretrained make() {
     return pretrained(R"({"model_type": "bert", "architectures": ["BertForMaskedLM"],
@@ -81,7 +70,7 @@ struct SmallBert {
         "intermediate_size": 36, "max_position_embeddings": 16})");
   }
   static Tensor loss(models::PretrainedModel& net, const Tensor& x) {
-    return SmallLlama::loss(net, x);
+    return cross_entropy(net.forward({.input_ids = x}).flatten(0, 1), ((x * 3 + 1) % 31).flatten());
   }
 };
 
@@ -180,7 +169,6 @@ TEST(ModelParallel, EncoderLayersAreThoseOfOneRank) {
   expect_one_ranks<SmallEncoder>({{1, 1, 4}, {2, 1, 2}});
 }
 
-TEST(ModelParallel, LlamaIsThatOfOneRank) { expect_one_ranks<SmallLlama>({{1, 1, 2}, {1, 2, 2}}); }
 TEST(ModelParallel, BertIsThatOfOneRank) { expect_one_ranks<SmallBert>({{1, 1, 2}, {1, 1, 3}}); }
 
 TEST(ModelParallel, HeadsThatDoNotDivideAreRefused) {
@@ -188,11 +176,8 @@ TEST(ModelParallel, HeadsThatDoNotDivideAreRefused) {
     const auto refusal = [&](nn::Module& net) {
       return thrown([&] { const ModelParallel spread(net, {.tp = 4}, e); }, ErrorKind::Value);
     };
-    const AnyPretrained llama = SmallLlama::make(), bert = SmallBert::make();
-    std::string text = refusal(llama->module());
-    EXPECT_TRUE(has(text, "'model.layers.0' has 4 heads of attention and 2 of keys")) << text;
-    EXPECT_TRUE(has(text, "Set tp to a divisor of 2.")) << text;
-    text = refusal(bert->module());
+    const AnyPretrained bert = SmallBert::make();
+    std::string text = refusal(bert->module());
     EXPECT_TRUE(has(text, "has 6 heads of attention and 6 of keys")) << text;
     EXPECT_TRUE(has(text, "Set tp to a divisor of 6.")) << text;
     auto gpt = models::GPT({.vocabulary = 31, .context = 8, .layers = 1, .heads = 2, .width = 16});
