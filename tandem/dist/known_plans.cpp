@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <set>
+#include <numeric>
 
 #include "tandem/base/error.h"
+#include "tandem/nn/heads_internal.h"
 
 namespace tandem::distributed {
 namespace {
@@ -19,34 +20,31 @@ struct KnownLayer {
 };
 /// Layers that belong together: between the columns of one and the rows of another a rank has
 /// slices, so a block has all of them or none.
-using KnownBlock = std::vector<KnownLayer>;
+struct KnownBlock {
+  std::vector<KnownLayer> layers;
+  bool heads = false;  ///< slices are heads of the block, which must say how many it has
+};
 
 const std::vector<KnownBlock>& known_layers() {
   static const std::vector<KnownBlock> all = {
       // models::GPT
-      {{"c_attn", ColwiseParallel{.parts = 3}},
-       {"c_proj", RowwiseParallel{}},
-       {"c_fc", ColwiseParallel{}},
-       {"mlp_proj", RowwiseParallel{}}},
+      {{{"c_attn", ColwiseParallel{.parts = 3}},
+        {"c_proj", RowwiseParallel{}},
+        {"c_fc", ColwiseParallel{}},
+        {"mlp_proj", RowwiseParallel{}}},
+       true},
       // nn::TransformerEncoderLayer, nn::TransformerDecoderLayer
-      {{"linear1", ColwiseParallel{}},
-       {"linear2", RowwiseParallel{}},
-       {"self_attn", AttentionParallel{}},
-       {"multihead_attn", AttentionParallel{}, true}},
-      // Llama and its relatives
-      {{"self_attn.q_proj", ColwiseParallel{}},
-       {"self_attn.k_proj", ColwiseParallel{}},
-       {"self_attn.v_proj", ColwiseParallel{}},
-       {"self_attn.o_proj", RowwiseParallel{}}},
-      {{"mlp.gate_proj", ColwiseParallel{}},
-       {"mlp.up_proj", ColwiseParallel{}},
-       {"mlp.down_proj", RowwiseParallel{}}},
+      {{{"linear1", ColwiseParallel{}},
+        {"linear2", RowwiseParallel{}},
+        {"self_attn", AttentionParallel{}},
+        {"multihead_attn", AttentionParallel{}, true}}},
       // BERT
-      {{"attention.self.query", ColwiseParallel{}},
-       {"attention.self.key", ColwiseParallel{}},
-       {"attention.self.value", ColwiseParallel{}},
-       {"attention.output.dense", RowwiseParallel{}}},
-      {{"intermediate.dense", ColwiseParallel{}}, {"output.dense", RowwiseParallel{}}},
+      {{{"attention.self.query", ColwiseParallel{}},
+        {"attention.self.key", ColwiseParallel{}},
+        {"attention.self.value", ColwiseParallel{}},
+        {"attention.output.dense", RowwiseParallel{}}},
+       true},
+      {{{"intermediate.dense", ColwiseParallel{}}, {"output.dense", RowwiseParallel{}}}},
   };
   return all;
 }
@@ -58,27 +56,44 @@ bool block_of(const std::string& path, const std::string& name, std::string& blo
   return block.empty() || block.ends_with('.');
 }
 
+// A rank has whole heads, with the keys that they look at. False where the block does not say how
+// many it has: what it would make of slices is not known.
+bool heads_divide(const nn::Module& m, const std::string& path, int64_t ranks) {
+  const std::optional<nn::detail::HeadCounts> own = nn::detail::heads_of(m);
+  if (!own) return false;
+  const int64_t most = std::gcd(own->heads, own->kv_heads);
+  TD_CHECK(own->heads % ranks == 0 && own->kv_heads % ranks == 0, Value,
+           "'{}' has {} heads of attention and {} of keys and values, which do not divide by tp = "
+           "{} ranks\nSet tp to a divisor of {}{}.",
+           path, own->heads, own->kv_heads, ranks, most,
+           most > 1 ? "" : ": leave tensor parallel out (tp = 1)");
+  return true;
+}
+
 }  // namespace
 
-ParallelPlan known_plan(nn::Module& net) {
-  std::set<std::string> paths;
-  for (const auto& [path, m] : net.named_modules()) paths.insert(path);
+ParallelPlan known_plan(nn::Module& net, int64_t ranks) {
+  std::map<std::string, nn::Module*> paths;
+  for (const auto& [path, m] : net.named_modules()) paths[path] = m;
   ParallelPlan plan;
-  for (const KnownBlock& layers : known_layers())
-    for (const std::string& path : paths) {
+  for (const auto& [layers, heads] : known_layers())
+    for (const auto& [path, m] : paths) {
       std::string block;
       if (!block_of(path, layers.front().name, block)) continue;
       const auto there = [&](const KnownLayer& l) { return paths.contains(block + l.name); };
       if (!std::all_of(layers.begin(), layers.end(),
                        [&](const KnownLayer& l) { return l.optional || there(l); }))
         continue;
+      const std::string owner = block.substr(0, block.empty() ? 0 : block.size() - 1);
+      if (heads && !heads_divide(*paths.at(owner), owner, ranks)) continue;
       for (const KnownLayer& l : layers)
         if (there(l)) plan.emplace_back(block + l.name, l.style);
     }
   TD_CHECK(
       !plan.empty(), Unsupported,
       "no plan is known that spreads the layers of a {} over ranks: none of its blocks has the "
-      "names of GPT's, BERT's, Llama's or nn::Transformer's layers\nLeave tensor parallel out "
+      "names of GPT's, BERT's or nn::Transformer's layers and says how many heads it has\n"
+      "Leave tensor parallel out "
       "(tp = 1), or write a plan for it: distributed::parallelize_module().",
       net.type());
   return plan;

@@ -16,8 +16,14 @@ namespace tandem::distributed {
 namespace {
 
 DeviceMesh mesh_of(const ModelParallelSizes& s, const std::shared_ptr<Engine>& world) {
-  const int64_t ranks = world->size(), parts = s.tp * s.pp;
-  TD_CHECK(s.tp > 0 && s.pp > 0 && ranks % parts == 0, Value,
+  const int64_t ranks = world->size();
+  constexpr int64_t kMost = 1 << 20;  // so that their product has no overflow
+  TD_CHECK(s.tp > 0 && s.pp > 0 && s.tp <= kMost && s.pp <= kMost, Value,
+           "tensor parallel over {} ranks and a pipeline of {} stages, the job has {} ranks\nSet "
+           "sizes from 1 to {}.",
+           s.tp, s.pp, ranks, ranks);
+  const int64_t parts = s.tp * s.pp;
+  TD_CHECK(ranks % parts == 0, Value,
            "tensor parallel over {} ranks and a pipeline of {} stages take a multiple of {} ranks, "
            "the job has {}\nStart it with tandem launch -n {}.",
            s.tp, s.pp, parts, ranks, parts);
@@ -29,6 +35,32 @@ DeviceMesh mesh_of(const ModelParallelSizes& s, const std::shared_ptr<Engine>& w
 void renew_states(optim::Optimizer& optimizer) {
   const std::vector<Param> params = optimizer.params();
   optimizer.replace_params(params);
+}
+
+// Add up the gradients of all ranks, in one call.
+void sum_over_stages(const std::vector<Param>& params, DType dtype,
+                     const std::shared_ptr<Engine>& stages) {
+  // At the end of the bucket: how many stages have a gradient of each parameter.
+  std::vector<float> used;
+  std::vector<Tensor> flat;
+  for (const Param& p : params) {
+    const Tensor g = p.grad();
+    used.push_back(g.defined() ? 1.0F : 0.0F);
+    flat.push_back(g.defined() ? g.flatten().to(dtype) : zeros({p.numel()}, dtype));
+  }
+  flat.push_back(tensor(used).to(dtype));
+  const Tensor sum = detail::all_reduce_labelled(cat(flat, 0), ReduceOp::sum, stages,
+                                                 "gradients outside of the blocks");
+  int64_t at = 0;
+  const Tensor counts = sum.narrow(0, sum.numel() - static_cast<int64_t>(used.size()),
+                                   static_cast<int64_t>(used.size()))
+                            .to(DType::f32);
+  for (size_t i = 0; i < used.size(); ++i) {
+    const Param& p = params[i];
+    const Tensor g = sum.narrow(0, at, p.numel()).reshape(p.shape());
+    at += p.numel();
+    if (counts.narrow(0, static_cast<int64_t>(i), 1).item<float>() > 0) p.set_grad(g.to(p.dtype()));
+  }
 }
 
 /// Leaves the net's forward where the last block of a stage is done: what follows belongs to
@@ -91,7 +123,7 @@ struct ModelParallel::Stages {
 ModelParallel::ModelParallel(nn::Module& net, ModelParallelSizes sizes,
                              std::shared_ptr<Engine> world)
     : net_(net), sizes_(sizes), mesh_(mesh_of(sizes, world)) {
-  const ParallelPlan plan = sizes.tp > 1 ? known_plan(net) : ParallelPlan();
+  const ParallelPlan plan = sizes.tp > 1 ? known_plan(net, sizes.tp) : ParallelPlan();
   if (staged()) cut(net);
   model_ = world->split(static_cast<int>(mesh_.get_local_rank("dp")), world->rank());
   std::vector<Cell*> cells;
@@ -159,9 +191,14 @@ void ModelParallel::cut(nn::Module& net) {
 
 void ModelParallel::set_hooks(bool on) {
   if (!stages_) return;
+  // All or none: hooks that a throw left behind would outlive the stages that they call.
+  for (const nn::Module* block : stages_->blocks)
+    TD_CHECK(
+        !on || !block->state().around, Unsupported,
+        "a block of the pipeline has code around it already\nLeave pipeline parallel out (pp = "
+        "1).");
   for (size_t i = 0; i < stages_->blocks.size(); ++i) {
     auto& around = stages_->blocks[i]->state().around;
-    TD_CHECK(!on || !around, Unsupported, "a block of the pipeline has code around it already");
     around = {};
     if (on)
       around = [s = stages_.get(), i](nn::Module& m, Tensor x,
@@ -192,27 +229,11 @@ Tensor ModelParallel::step(int64_t rows, int64_t microbatches,
 void ModelParallel::reduce_gradients() {
   if (!stages_) return;
   const NoGradGuard no_grad;
-  // At the end of the bucket: how many stages have a gradient of each parameter.
-  std::vector<float> used;
-  std::vector<Tensor> flat;
-  for (const Param& p : stages_->outside) {
-    const Tensor g = p.grad();
-    used.push_back(g.defined() ? 1.0F : 0.0F);
-    flat.push_back(g.defined() ? g.flatten().to(DType::f32) : zeros({p.numel()}));
-  }
-  if (flat.empty()) return;
-  flat.push_back(tensor(used));
-  const Tensor sum = detail::all_reduce_labelled(cat(flat, 0), ReduceOp::sum, mesh_["pp"],
-                                                 "gradients outside of the blocks");
-  int64_t at = 0;
-  const int64_t counts = sum.numel() - static_cast<int64_t>(used.size());
-  for (size_t i = 0; i < used.size(); ++i) {
-    const Param& p = stages_->outside[i];
-    const Tensor g = sum.narrow(0, at, p.numel()).reshape(p.shape());
-    at += p.numel();
-    if (sum.narrow(0, counts + static_cast<int64_t>(i), 1).item<float>() > 0)
-      p.set_grad(g.to(p.dtype()));
-  }
+  // Half precision is added in f32 and rounded once; f64 keeps its digits.
+  std::map<DType, std::vector<Param>> buckets;
+  for (const Param& p : stages_->outside)
+    buckets[p.dtype() == DType::f64 ? DType::f64 : DType::f32].push_back(p);
+  for (const auto& [dtype, params] : buckets) sum_over_stages(params, dtype, mesh_["pp"]);
 }
 
 // ---- norms

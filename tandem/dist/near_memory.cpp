@@ -4,10 +4,14 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
 namespace tandem::distributed {
+namespace {
+std::atomic<uint64_t> read_so_far{0};
+}
 
 NearProbe near_probe(const Mesh& mesh, const uint8_t (&secret)[32]) {
   NearProbe own;
@@ -44,7 +48,10 @@ bool read_near(int64_t pid, uint64_t from, void* to, size_t bytes) {
     if (n <= 0) return false;
     done += static_cast<size_t>(n);
   }
+  read_so_far.fetch_add(bytes, std::memory_order_relaxed);
   return true;
 }
+
+uint64_t bytes_read_near() { return read_so_far.load(std::memory_order_relaxed); }
 
 }  // namespace tandem::distributed

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one machine read each other's arrays where they lie, which costs one copy where a
-// connection costs two and a pass through the kernel's buffers.
+// Near memory: ranks of one machine read each other's arrays where they lie, by cross-memory attach
+// (process_vm_readv), which costs one copy where a connection costs two and a pass through the
+// kernel's buffers.
 #pragma once
 
 #include "tandem/dist/rendezvous_internal.h"
@@ -22,5 +23,7 @@ bool can_read_all(const Mesh& mesh, const std::vector<NearProbe>& probes);
 
 /// Copy from an address of that process; false where that cannot be done (it is gone).
 bool read_near(int64_t pid, uint64_t from, void* to, size_t bytes);
+/// Bytes that this process has read so.
+uint64_t bytes_read_near();
 
 }  // namespace tandem::distributed

@@ -191,8 +191,9 @@ void apply(const AttentionParallel&, const Chosen& c) {
            c.module->type());
   const int64_t ranks = c.group->size();
   TD_CHECK(m->num_heads % ranks == 0 && m->num_kv_heads % ranks == 0, Shape,
-           "'{}' has {} heads and {} of keys, which do not divide by {} ranks", c.path,
-           m->num_heads, m->num_kv_heads, ranks);
+           "'{}' has {} heads and {} of keys, which do not divide by {} ranks\nTake as many ranks "
+           "for tensor parallel (tp) as divide both.",
+           c.path, m->num_heads, m->num_kv_heads, ranks);
   const int64_t q = m->num_heads * m->head_dim, kv = m->num_kv_heads * m->head_dim;
   for (const auto& [name, p] : own_params(*c.module)) {
     if (name.starts_with("in_proj"))

@@ -4,7 +4,9 @@
 // ranks' by the tree and gives the result to all: the traffic of a ring in two rounds, and bits
 // that depend on nothing but the values. With a carrier, large calls are compared in a round
 // without elements, then the carrier moves them. Ranks of one machine that may read each other's
-// memory do so in large calls, between rounds that say where it lies and that it was read.
+// memory (cross-memory attach, process_vm_readv) do so in all_reduce, reduce_scatter and all_gather
+// from 256 KiB on, between rounds that say where it lies and that it was read; other calls go
+// through the connections whatever their size.
 #include "tandem/dist/make_engine.h"
 
 #include <poll.h>

@@ -10,6 +10,7 @@
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/known_plans.h"
 #include "tandem/graph/rng.h"
+#include "tandem/models/pretrained.h"
 #include "tandem/models/text/gpt.h"
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
@@ -58,6 +59,30 @@ struct SmallEncoder {
   }
 };
 
+using AnyPretrained = std::unique_ptr<models::PretrainedModel>;
+AnyPretrained pretrained(const std::string& config) {
+  return models::from_config(models::ModelConfig::from_json(config));
+}
+struct SmallBert {
+  static AnyPretrained make() {
+    return pretrained(R"({"model_type": "bert", "architectures": ["BertForMaskedLM"],
+        "vocab_size": 31, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6,
+        "intermediate_size": 36, "max_position_embeddings": 16})");
+  }
+  static Tensor loss(models::PretrainedModel& net, const Tensor& x) {
+    return cross_entropy(net.forward({.input_ids = x}).flatten(0, 1), ((x * 3 + 1) % 31).flatten());
+  }
+};
+
+// What a case makes as the module that is spread, and as what its loss takes.
+template <class Net>
+Net& net_of(Net& made) {
+  return made;
+}
+models::PretrainedModel& net_of(AnyPretrained& made) { return *made; }
+nn::Module& module_of(nn::Module& made) { return made; }
+nn::Module& module_of(AnyPretrained& made) { return made->module(); }
+
 struct SpreadRun {
   std::vector<double> losses;
   StateDict state, moments;
@@ -71,7 +96,8 @@ SpreadRun train_on(int pp, int dp, int tp) {
   std::mutex lock;
   run_ranks(pp * dp * tp, [&](const Group& e) {
     manual_seed(e->rank() == 0 ? 5 : 6);  // rank 0's values count
-    auto net = Case::make();
+    auto made = Case::make();
+    nn::Module& net = module_of(made);
     optim::AdamW opt(net.parameters(), {.lr = 3e-3, .eps = 1e-4});
     ModelParallel spread(net, {.tp = tp, .pp = pp}, e);
     spread.shard_optimizer(opt);
@@ -88,7 +114,7 @@ SpreadRun train_on(int pp, int dp, int tp) {
       opt.zero_grad();
       Tensor loss;
       const auto of = [&](int64_t begin, int64_t end) {
-        return Case::loss(net, batch[Slice(first + begin, first + end)]);
+        return Case::loss(net_of(made), batch[Slice(first + begin, first + end)]);
       };
       {
         const auto hold = model.no_sync();
@@ -143,6 +169,71 @@ TEST(ModelParallel, EncoderLayersAreThoseOfOneRank) {
   expect_one_ranks<SmallEncoder>({{1, 1, 4}, {2, 1, 2}});
 }
 
+TEST(ModelParallel, BertIsThatOfOneRank) { expect_one_ranks<SmallBert>({{1, 1, 2}, {1, 1, 3}}); }
+
+TEST(ModelParallel, HeadsThatDoNotDivideAreRefused) {
+  run_ranks(4, [](const Group& e) {
+    const auto refusal = [&](nn::Module& net) {
+      return thrown([&] { const ModelParallel spread(net, {.tp = 4}, e); }, ErrorKind::Value);
+    };
+    const AnyPretrained bert = SmallBert::make();
+    std::string text = refusal(bert->module());
+    EXPECT_TRUE(has(text, "has 6 heads of attention and 6 of keys")) << text;
+    EXPECT_TRUE(has(text, "Set tp to a divisor of 6.")) << text;
+    auto gpt = models::GPT({.vocabulary = 31, .context = 8, .layers = 1, .heads = 2, .width = 16});
+    text = refusal(gpt);
+    EXPECT_TRUE(has(text, "'h.0' has 2 heads of attention")) << text;
+  });
+}
+
+// Swin's blocks have BERT's names and a bias for each head, which is not sliced.
+TEST(ModelParallel, AttentionThatDoesNotSayItsHeadsStaysWhole) {
+  const AnyPretrained swin =
+      pretrained(R"({"model_type": "swin", "image_size": 16, "patch_size": 4, "embed_dim": 8,
+          "depths": [1], "num_heads": [2], "window_size": 2})");
+  const ParallelPlan plan = known_plan(swin->module(), 2);
+  EXPECT_FALSE(plan.empty());
+  for (const auto& [path, style] : plan) EXPECT_FALSE(has(path, "attention")) << path;
+}
+
+// GPT's embedding is its output layer, too: both stages have a part of its gradient.
+TEST(ModelParallel, GradientsOutsideOfBlocksKeepTheDigitsOfF64) {
+  run_ranks(2, [](const Group& e) {
+    manual_seed(5);
+    auto net = SmallGpt::make();
+    net.to(DType::f64);
+    auto whole = nn::clone(net);
+    const Tensor ids = randint(0, 31, {2, 8});
+    SmallGpt::loss(whole, ids).backward();
+    ModelParallel spread(net, {.pp = 2}, e);
+    spread.step(2, 1, [&](int64_t, int64_t) { return SmallGpt::loss(net, ids); });
+    spread.reduce_gradients();
+    ASSERT_EQ(net.wte.weight.grad().dtype(), DType::f64);
+    EXPECT_TRUE(allclose(net.wte.weight.grad(), whole.wte.weight.grad(), 0, 1e-14));
+    EXPECT_TRUE(allclose(net.wpe.weight.grad(), whole.wpe.weight.grad(), 0, 1e-14));
+  });
+}
+
+// A block that somebody holds already: the blocks before it are as they were.
+TEST(ModelParallel, ARefusedPipelineLeavesNoHooks) {
+  run_ranks(2, [](const Group& e) {
+    manual_seed(5);
+    auto net = SmallGpt::make();
+    const Tensor ids = randint(0, 31, {2, 8});
+    const Tensor before = net(ids).detach();
+    net.h[1].state().around = [](nn::Module& m, Tensor x,
+                                 nn::detail::ModuleState::Forward forward) {
+      return forward(&m, std::move(x));
+    };
+    EXPECT_TRUE(
+        has(thrown([&] { const ModelParallel spread(net, {.pp = 2}, e); }, ErrorKind::Unsupported),
+            "has code around it already"));
+    EXPECT_FALSE(net.h[0].state().around);
+    EXPECT_TRUE(net.h[1].state().around);
+    EXPECT_TRUE(allclose(net(ids), before, 0, 0));
+  });
+}
+
 // Whole, changed by somebody, and in slices again.
 TEST(ModelParallel, ANetIsWholeForAWhile) {
   run_ranks(4, [](const Group& e) {
@@ -176,6 +267,9 @@ TEST(ModelParallel, WhatHasNoPlanIsRefusedByName) {
         has(thrown(with(mlp, {.pp = 2}), ErrorKind::Unsupported), "no list of equal layers"));
     auto gpt = SmallGpt::make();
     EXPECT_TRUE(has(thrown(with(gpt, {.tp = 4}), ErrorKind::Value), "tandem launch -n 4"));
+    const int64_t much = int64_t{1} << 32;  // squared it is 0
+    EXPECT_TRUE(has(thrown(with(gpt, {.tp = much, .pp = much}), ErrorKind::Value),
+                    "Set sizes from 1 to 2."));
     auto few = models::GPT({.vocabulary = 31, .context = 8, .layers = 1, .heads = 4, .width = 16});
     EXPECT_TRUE(
         has(thrown(with(few, {.pp = 2}), ErrorKind::Unsupported), "no list of equal layers"));

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tandem/graph/trace.h"
+#include "tandem/nn/heads_internal.h"
 #include "tandem/ops/nn/attention.h"
 #include "tandem/ops/nn/paged_attention.h"
 #include "tandem/ops/ops.h"
@@ -199,6 +200,11 @@ Block::Block(const BlockSpec& s)
       this,
       {"", "", "", "", s.norm1, s.norm2, s.cross_norm, s.after1, s.after2, s.scale1, s.scale2},
       self, cross, mlp, experts, norm1, norm2, cross_norm, after1, after2, scale1, scale2);
+  static const nn::detail::HeadsKind kind([](const nn::Module& m) {
+    const AttentionSpec& own = static_cast<const Block&>(m).spec.self;
+    return nn::detail::HeadCounts{own.heads, kv_heads_of(own)};
+  });
+  state().kind = &kind;
 }
 Tensor Block::forward(Tensor x, const AttentionCall& call, const Tensor& memory,
                       const AttentionCall& cross_call) {

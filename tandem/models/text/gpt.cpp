@@ -5,6 +5,7 @@
 
 #include "tandem/base/divisors.h"
 #include "tandem/graph/context.h"
+#include "tandem/nn/heads_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::models {
@@ -20,6 +21,11 @@ GPT::Block::Block(const GPTOptions& o)
       heads(o.heads),
       dropout(o.dropout) {
   TD_REGISTER(ln_1, c_attn, c_proj, ln_2, c_fc, mlp_proj, drop);
+  static const nn::detail::HeadsKind kind([](const nn::Module& m) {
+    const int64_t all = static_cast<const Block&>(m).heads;
+    return nn::detail::HeadCounts{all, all};
+  });
+  state().kind = &kind;
 }
 
 Tensor GPT::Block::forward(Tensor x) {

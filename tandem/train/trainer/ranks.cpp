@@ -77,6 +77,11 @@ Trainer::Ranks::Ranks(nn::Module& net, const TrainerOptions& o)
 // What `parallel` says must fit the ranks, and what else the run is to do.
 void Trainer::check_parallel(int64_t ranks) const {
   const ParallelOptions& p = options_.parallel;
+  constexpr int64_t kMost = 1 << 20;  // so that products of them have no overflow
+  for (const auto& [name, size] : {std::pair{"tp", p.tp}, {"pp", p.pp}, {"dp", p.dp}})
+    TD_CHECK(size <= kMost, Value,
+             "parallel asks for {}={}, and there {} {} rank{}\nSet a size of at most {}.", name,
+             size, ranks == 1 ? "is" : "are", ranks, ranks == 1 ? "" : "s", ranks);
   const int64_t parts = p.tp * p.pp, wanted = parts * std::max<int64_t>(1, p.dp);
   const std::string asked = fmt::format("parallel asks for tp={},pp={}", p.tp, p.pp) +
                             (p.dp > 0 ? fmt::format(",dp={}", p.dp) : "");
@@ -85,6 +90,7 @@ void Trainer::check_parallel(int64_t ranks) const {
            "(tp=1,pp=1 for one rank).",
            asked, p.dp > 0 ? std::to_string(wanted) : fmt::format("a multiple of {}", parts),
            ranks == 1 ? "is" : "are", ranks, wanted);
+  if (!p.spreads()) return;
   TD_CHECK(options_.strategy == TrainStrategy::automatic || options_.strategy == TrainStrategy::ddp,
            Unsupported,
            "{}, which goes with data parallel copies alone\nSet strategy = auto, or leave out "
@@ -125,7 +131,8 @@ NamedNumbers unpack(std::string_view text) {
 void Trainer::join_ranks(const data::AnyPipeline& data) {
   ranks_.reset();
   serving_.reset();
-  if (options_.parallel.spreads()) check_parallel(distributed::find_place().size);
+  if (options_.parallel.spreads() || options_.parallel.dp > 0)
+    check_parallel(distributed::find_place().size);
   if (options_.strategy == TrainStrategy::none) return;
   if (options_.strategy == TrainStrategy::automatic && distributed::find_place().size == 1) return;
   if (distributed::world()->size() == 1) return;
