@@ -53,7 +53,7 @@ class TD_API Calibrated {
   Calibrated(Network& net, const Batches& batches, const QuantizeOptions& options);
 
   /// Quantised but for the layers and tables of options.keep_float and `kept` (their indices). Of a
-  /// network that was trained with rounded weights, those without stay in floating point as well.
+  /// network that was trained with rounded weights, layers without stay in floating point, too.
   Quantized quantised(const std::vector<size_t>& kept = {}) const;
   /// Signal to quantisation error of the first output, in dB, for each layer quantised alone.
   std::vector<double> sensitivity(const Batches& batches) const;

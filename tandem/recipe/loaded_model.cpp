@@ -106,7 +106,7 @@ void check_is_name(const std::string& name) {
 
 LoadedModel from_registry(const ModelSource& a) {
   models::ModelOptions o = options_of(a);
-  check_is_name(a.model);
+  if (!is_model(a.model)) check_is_name(a.model);
   const models::ModelInfo info = models::info(a.model);  // refuses an unknown name at once
   std::vector<int64_t> sample = info.input;
   StateDict weights;

@@ -284,10 +284,16 @@ void Quantising::add_for_page(const quant::Calibrated& c, const quant::Quantized
 void Quantising::open_sizes(const Data& data) {
   if (is_graph_file(source_.model) || !o_.onnx.dynamic.empty()) return;
   const auto is_other = [&](const std::vector<Tensor>& x) {
-    for (size_t i = 0; i < x.size(); ++i)
+    bool other = false;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const ModelPort& in = model_.inputs.at(i);
+      TD_CHECK(x[i].dim() == static_cast<int>(in.shape.size()), Shape,
+               "the data has {} dimensions, the model's input '{}' has {}", x[i].dim(), in.name,
+               in.shape.size());
       for (int d = 1; d < x[i].dim(); ++d)
-        if (x[i].size(d) != model_.inputs[i].shape.at(static_cast<size_t>(d))) return true;
-    return false;
+        other = other || x[i].size(d) != in.shape[static_cast<size_t>(d)];
+    }
+    return other;
   };
   if (!is_other(data.evaluated) &&
       std::none_of(data.calibration.begin(), data.calibration.end(), is_other))
@@ -328,6 +334,8 @@ QuantizeReport Quantising::run(const Data& data) {
   report.layers = calibrated.figures(q, each);
   for (const quant::LayerFigures& l : report.layers) report.why.push_back(reason(l, o_));
   report.tables = calibrated.tables(q);
+  for (size_t i = 0; i < report.tables.size(); ++i)
+    report.table_steps.push_back(report.tables[i].quantised ? q.table(i).scale.numel() : 0);
   if (o_.page) add_for_page(calibrated, q, data, report);
   report.weight_bytes_before = net.weight_bytes();
   report.weight_bytes_after = q.weight_bytes();
@@ -371,10 +379,14 @@ std::string QuantizeReport::to_string() const {
       s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9} {:>10.1f}\n", l.name, l.row,
                        "in floating point", l.bytes, "", l.output_sqnr);
   }
-  for (const quant::TableFigures& t : tables)
-    s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9}\n", t.name, "lookup",
-                     t.quantised ? "a step for each column" : "in floating point", t.bytes,
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const quant::TableFigures& t = tables[i];
+    const char* how = !t.quantised            ? "in floating point"
+                      : table_steps.at(i) > 1 ? "a step for each column"
+                                              : "one step";
+    s += fmt::format("{:<28} {:<8} {:>36} {:>12} {:>9}\n", t.name, "lookup", how, t.bytes,
                      t.quantised ? fmt::format("{:.1f}", t.weight_sqnr) : "");
+  }
   s += fmt::format(
       "weights: {} bytes of {}, {:+.1f} %; file: {} bytes\n", weight_bytes_after,
       weight_bytes_before,

@@ -42,6 +42,7 @@ struct TD_API QuantizeReport {
   std::string method;  ///< of calibration
   std::vector<quant::LayerFigures> layers;
   std::vector<quant::TableFigures> tables;  ///< of which rows are looked up
+  std::vector<int64_t> table_steps;         ///< of each: as many as columns, or 1; in f32 0
   std::vector<std::string> why;             ///< a layer stayed in floating point; "": it did not
   std::vector<double> accuracy;  ///< with this layer alone quantised, 0..1; empty: not evaluated
   QuantizeScore alone;           ///< of the last of them: the samples, and the accuracy before

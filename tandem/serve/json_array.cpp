@@ -20,8 +20,9 @@ namespace {
 template <class T>
 bool quick_value(const JsonNumber& n, T& v) {
   if constexpr (std::is_integral_v<T>) {
+    if (!n.whole || !n.exact) return false;
     v = n.negative ? -static_cast<T>(n.digits) : static_cast<T>(n.digits);
-    return n.whole && n.exact;
+    return true;
   } else {
     return n.real(v);
   }

@@ -90,11 +90,13 @@ class Load {
     Clock::duration left = std::chrono::milliseconds(100);
     if (options_.rate > 0 && !idle_.empty())
       left = std::max<Clock::duration>(next_ - now, Clock::duration::zero());
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
+#ifdef __GLIBC_PREREQ  // not in other C libraries, nor may it stand behind && there
+#if __GLIBC_PREREQ(2, 35)
     const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
     const timespec time{ns / 1000000000, ns % 1000000000};
     const int n = epoll_pwait2(epoll_, events.data(), most, &time, nullptr);
     if (n >= 0 || errno != ENOSYS) return n;
+#endif
 #endif
     // The last part of a millisecond spins.
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(left).count();

@@ -222,6 +222,24 @@ TEST_F(TfliteTest, HalvesAreRoundedAsTheKernelsDo) {
   EXPECT_EQ(numbers(2), (std::vector<int32_t>{-1, -1, 0, 0, 1, 1, 2}));
 }
 
+// Codes of any scale: beyond the curve's last sample there is nothing but its ends.
+TEST_F(TfliteTest, CurvesOfHugeScales) {
+  for (const float scale : {1e5f, 1e12f, 1e30f}) {
+    TfliteFile f;
+    const int x = f.tensor("x", TfliteFile::i16, {4}, {scale}, {0});
+    const int y = f.tensor("y", TfliteFile::i16, {4}, {0x1p-15f}, {0});
+    const int z = f.tensor("z", TfliteFile::i16, {4}, {0x1p-15f}, {0});
+    f.op(14, {x}, {y});
+    f.op(28, {x}, {z});
+    f.graph("main", {x}, {y, z});
+    const std::vector<Tensor> got =
+        load(f.bytes())({tensor({-32768, -1, 0, 32767}).to(DType::i16)});
+    const auto codes = [&](size_t i) { return got.at(i).to(DType::i32).to_vector<int32_t>(); };
+    EXPECT_EQ(codes(0), (std::vector<int32_t>{1, 1, 16384, 32767})) << scale;
+    EXPECT_EQ(codes(1), (std::vector<int32_t>{-32767, -32767, 0, 32767})) << scale;
+  }
+}
+
 TEST_F(TfliteTest, UnknownOpsAreNamedWithVersionAndSubgraph) {
   TfliteFile f;
   const int x = f.tensor("x", TfliteFile::f32, {2}), y = f.tensor("y", TfliteFile::f32, {2});

@@ -65,10 +65,11 @@ TEST(QuantTables, AreCodesWithAScaleForEachColumn) {
   EXPECT_GT(figures[0].weight_sqnr, 38);
   const NoGradGuard no_grad;
   const Tensor want = (*f.net)(f.ids);
-  EXPECT_GT(decibels(want, q({&f.ids, 1})[0]), 30);
+  const double each_column = decibels(want, q({&f.ids, 1})[0]);
+  EXPECT_GT(each_column, 30);
   const Quantized one(net, Plan(net, {0}, false), {}, {.per_channel = false});
   EXPECT_EQ(one.table(0).scale.dim(), 0);
-  EXPECT_LT(decibels(want, one({&f.ids, 1})[0]), 200);
+  EXPECT_LT(decibels(want, one({&f.ids, 1})[0]), each_column);
 }
 
 TEST(QuantTables, StayInFloatingPointWhereAskedFor) {

@@ -43,5 +43,17 @@ TEST(NoModel, IsNamedByWhatItIs) {
   EXPECT_NE(said.find("Did you mean 'resnet18'?"), said.npos) << said;
 }
 
+TEST(NoModel, FilesDoNotHideNames) {
+  namespace fs = std::filesystem;
+  init();
+  const TempFolder folder;
+  fs::create_directories(folder / "lenet");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  const std::string said = error_of([] { load_model({.model = "lenet"}); });
+  fs::current_path(before);
+  EXPECT_EQ(said, "no error");
+}
+
 }  // namespace
 }  // namespace tandem::recipe

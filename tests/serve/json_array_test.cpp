@@ -88,6 +88,7 @@ TEST(JsonArray, ListsAreReadAtOnceOrNotAtAll) {
   for (const char* text : {"[]", "[[1]]", "[1,[2]]", "[1,null]", "[NaN]", "[1e300]", "3"})
     EXPECT_FALSE(read(text, DType::f32).defined()) << text;
   EXPECT_FALSE(read("[1.5]", DType::i64).defined());
+  EXPECT_FALSE(read("[-9223372036854775808,1]", DType::i64).defined());
   EXPECT_FALSE(read("[1]", DType::u8).defined());
   for (const char* text : {"[1,]", "[1,2", "[1 2]"}) {
     JsonCursor json(text);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,6 +106,30 @@ TEST(PairEngine, PromptsAndAnswersHaveTheirOwnRoom) {
   EXPECT_THROW(TextEngine(model, {.draft_from_text = true}), Error);
 }
 
+// Blocks for the prompt alone are enough to begin; what waits behind it comes next.
+TEST(PairEngine, APromptMayFillTheCache) {
+  const auto model = golden_model("t5");
+  TextEngine engine(model, {.streams = 1, .length = 12, .block = 4});
+  EXPECT_EQ(engine.blocks(), 3);
+  for (const PairTokens& prompt : {PairTokens(12, 5), PairTokens{3, 4}}) {
+    PairTokens got;
+    std::promise<TextEnd> end;
+    TextRequest r;
+    r.prompt = prompt;
+    r.options = likeliest(11);
+    r.timeout = 20;
+    r.token = [&got](const TextToken& t) {
+      got.push_back(t.id);
+      return true;
+    };
+    r.done = [&end](const TextEnd& e) { end.set_value(e); };
+    engine.submit(std::move(r));
+    const TextEnd e = end.get_future().get();
+    EXPECT_EQ(e.status, 200) << e.error;
+    EXPECT_EQ(got, models::generate(*model, {prompt}, likeliest(11))[0]);
+  }
+}
+
 TEST(PairEngine, AnswersOpenAiClients) {
   const TempFolder t;
   for (const char* family : kPairs) {
@@ -125,6 +150,19 @@ TEST(PairEngine, AnswersOpenAiClients) {
     std::string want;
     for (const int64_t id : tokens) want += fmt::format("{}w{}", want.empty() ? "" : " ", id);
     EXPECT_NE(r.body.find("\"text\":\"" + want + "\""), std::string::npos) << r.body << want;
+    const auto refusal = [&](int64_t tokens, int64_t asked) {
+      std::string prompt = "w3";
+      for (int64_t i = 1; i < tokens; ++i) prompt += " w3";
+      const HttpResponse no = server.post(
+          "/v1/completions",
+          fmt::format(R"({{"model":"{}","prompt":"{}","max_tokens":{}}})", family, prompt, asked));
+      EXPECT_EQ(no.status, 400) << no.body;
+      return no.body;
+    };
+    for (const auto& [body, why] :
+         {std::pair(refusal(1, 18), "an answer may have 17 tokens, and was to have 18"),
+          {refusal(19, 1), "a prompt may have 18 tokens, and has 19"}})
+      EXPECT_NE(body.find(why), std::string::npos) << body;
   }
 }
 

@@ -41,7 +41,9 @@ struct CurveFactor {
     }
     double factor = double{scale} * 4096 * 3;
     for (; factor <= 32767.0 / 2 && shift <= 30; factor *= 2) ++shift;
-    multiplier = static_cast<int64_t>(factor);
+    // All codes but 0 lie behind the last sample then, whatever the scale.
+    constexpr double kMost = 2147483647;
+    multiplier = static_cast<int64_t>(std::min(factor, kMost));
   }
   int64_t operator()(int64_t code) const {
     const int64_t half = shift > 0 ? int64_t{1} << (shift - 1) : 0;

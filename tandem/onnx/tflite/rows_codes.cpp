@@ -96,12 +96,18 @@ Tensor tflite_times_factor(const Tensor& x, const Tensor& multiplier, const Tens
 Tensor tflite_times_factor(const Tensor& x, int64_t multiplier, int64_t shift) {
   return tflite_times_factor(x, known_number(multiplier), known_number(shift));
 }
+bool is_tflite_factor(const std::vector<int64_t>& f) {
+  return f.size() == 2 && f[1] >= -31 && f[1] <= 30;
+}
+Tensor tflite_entries(const Tensor& table, const Tensor& x, int64_t first) {
+  return table.index_select(0, (x - first).reshape({-1})).reshape(x.shape());
+}
 
 namespace {
 
 Tensor times_factor(const OnnxCall& c, const Tensor& x, const char* name) {
   const std::vector<int64_t> f = c.attr_ints(name, {0, 0});
-  TD_CHECK(f.size() == 2 && f[1] >= -31 && f[1] <= 30, Value, "its factor '{}' is none", name);
+  TD_CHECK(is_tflite_factor(f), Value, "its factor '{}' is none", name);
   return tflite_times_factor(x, f[0], f[1]);
 }
 Tensor code_less(const OnnxCall& c, size_t i, int64_t zero) { return c.x(i).to(DType::i64) - zero; }
@@ -160,8 +166,7 @@ void tflite_conv_transpose_row(OnnxCall& c) {
 void tflite_batch_matmul_row(OnnxCall& c) {
   const std::vector<int64_t> zeros = c.attr_ints("zeros", {0, 0}),
                              f = c.attr_ints("product", {0, 0});
-  TD_CHECK(zeros.size() == 2 && f.size() == 2 && f[1] >= -31 && f[1] <= 30, Value,
-           "its attributes are none");
+  TD_CHECK(zeros.size() == 2 && is_tflite_factor(f), Value, "its attributes are none");
   Tensor a = c.x(0).to(DType::f64) - static_cast<double>(zeros[0]),
          b = c.x(1).to(DType::f64) - static_cast<double>(zeros[1]);
   if (c.attr("adj_x", 0)) a = a.transpose(-1, -2);
@@ -216,8 +221,7 @@ void tflite_average_row(OnnxCall& c) {
 }
 
 void tflite_lookup_row(OnnxCall& c) {
-  const Tensor x = c.x(0), at = x.to(DType::i64) - c.attr("first", 0);
-  c.set(0, c.x(1).index_select(0, at.reshape({-1})).reshape(x.shape()), c.type(1));
+  c.set(0, tflite_entries(c.x(1), c.x(0).to(DType::i64), c.attr("first", 0)), c.type(1));
 }
 
 }  // namespace

@@ -10,6 +10,10 @@ namespace tandem::onnx {
 /// (halves away from zero).
 Tensor tflite_times_factor(const Tensor& x, const Tensor& multiplier, const Tensor& shift);
 Tensor tflite_times_factor(const Tensor& x, int64_t multiplier, int64_t shift);
+/// Whether an attribute is such a multiplier and shift.
+bool is_tflite_factor(const std::vector<int64_t>& f);
+/// The entries of `table` at x - first, in the shape of x; x is i64.
+Tensor tflite_entries(const Tensor& table, const Tensor& x, int64_t first);
 
 void tflite_lstm_row(OnnxCall& c);
 void tflite_resize_row(OnnxCall& c);

@@ -16,7 +16,7 @@ namespace {
 
 Tensor short_bounded(const Tensor& t) { return clamp(t, kFirstShort, kLastShort); }
 Tensor looked_up(const Tensor& table, const Tensor& x) {
-  return table.index_select(0, (x - kFirstShort).reshape({-1})).reshape(x.shape()).to(DType::i64);
+  return tflite_entries(table, x, kFirstShort).to(DType::i64);
 }
 /// v / 2^bits, halves away from zero.
 Tensor divided(const Tensor& v, int64_t bits) {
@@ -55,11 +55,9 @@ struct IntegerLstm {
         gates(c.x(kInput).size(0) / std::max<int64_t>(cells, 1)),
         hidden(c.attr_ints("hidden", {0, 0})),
         product(c.attr_ints("projection", {0, 0})) {
-    const auto is_factor = [](const std::vector<int64_t>& f) {
-      return f.size() == 2 && f[1] >= -31 && f[1] <= 30;
-    };
     TD_CHECK((gates == 3 || gates == 4) && c.x(kInput).size(0) == gates * cells &&
-                 is_factor(hidden) && is_factor(product) && power() >= -15 && power() <= -9,
+                 is_tflite_factor(hidden) && is_tflite_factor(product) && power() >= -15 &&
+                 power() <= -9,
              Value, "its gates or factors are none");
   }
   int64_t power() const { return c.attr("cell_power", -11); }

@@ -10,8 +10,7 @@ namespace tandem::onnx {
 namespace {
 
 Tensor table_entries(const Tensor& table, const Tensor& x) {
-  const Tensor at = clamp(x, kFirstShort, kLastShort) - kFirstShort;
-  return table.index_select(0, at.reshape({-1})).reshape(x.shape()).to(DType::i64);
+  return tflite_entries(table, clamp(x, kFirstShort, kLastShort), kFirstShort).to(DType::i64);
 }
 
 /// The power of two of the highest bit of numbers from 1 to 2^31 - 1.
@@ -25,7 +24,7 @@ Tensor highest_bit(const Tensor& v) {
 
 void tflite_softmax_row(OnnxCall& c) {
   const std::vector<int64_t> f = c.attr_ints("factor", {0, 0});
-  TD_CHECK(f.size() == 2 && f[1] >= -31 && f[1] <= 30, Value, "its factor is none");
+  TD_CHECK(is_tflite_factor(f), Value, "its factor is none");
   const Tensor x = c.x(0).to(DType::i64);
   const Tensor below = x - amax(x, IntList{-1}, true);
   const Tensor powers = table_entries(c.x(1), tflite_times_factor(below, f[0], f[1]) + kLastShort);

@@ -126,11 +126,16 @@ void read_prompts(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
 // As many tokens as there is room for, where the request does not say.
 void set_length(OpenAiRequest& r, const TextModel& model, int64_t asked) {
   for (const std::vector<int64_t>& p : r.prompts) {
-    if (asked > model.engine.room(static_cast<int64_t>(p.size())))
+    const int64_t room = model.engine.room(static_cast<int64_t>(p.size()));
+    if (asked <= room) continue;
+    if (!model.engine.answers())
       refuse(400,
              "a text may have {} tokens with its answer: the prompt has {} and the answer was to "
              "have {}",
              model.engine.length(), p.size(), asked);
+    if (room < 0)
+      refuse(400, "a prompt may have {} tokens, and has {}", model.engine.length(), p.size());
+    refuse(400, "an answer may have {} tokens, and was to have {}", room, asked);
   }
   r.options.max_new_tokens = asked >= 0 ? asked : model.engine.length();
   if (r.options.min_new_tokens > r.options.max_new_tokens)

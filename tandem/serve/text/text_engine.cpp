@@ -200,7 +200,9 @@ struct TextEngine::State {
     }
     t.shared = t.draft_read = t.read;
     t.published = static_cast<int64_t>(t.blocks.size());
-    const int64_t wanted = (t.room() + options.block) / options.block;  // with the next token's
+    // With the next token's. An encoder's prompt has none behind it.
+    const int64_t tokens = std::max(t.size() + 1, t.encoded);
+    const int64_t wanted = (tokens + options.block - 1) / options.block;
     if (wanted - static_cast<int64_t>(t.blocks.size()) > pool.available()) {
       forget(t);
       return false;
@@ -489,8 +491,8 @@ void TextEngine::submit(TextRequest request) {
       TD_CHECK(t >= 0 && t < vocabulary(), Value, "token {} is outside of the vocabulary of {}", t,
                vocabulary());
     TD_CHECK(room(static_cast<int64_t>(request.prompt.size())) > 0, Value,
-             "the prompt has {} tokens; with its answer it may have {}", request.prompt.size(),
-             length());
+             "the prompt has {} tokens; {} may have {}", request.prompt.size(),
+             answers() ? "it" : "with its answer it", length());
   } catch (const Error& e) {
     return refused(400, e.text());
   }

@@ -100,7 +100,8 @@ class TD_API TextEngine {
   /// The names of the adapters in their order, and the number of one; 0 where there is none.
   std::vector<std::string> adapters() const;
   int64_t adapter(std::string_view name) const;
-  /// Tokens of a text with its answer, at most.
+  /// Tokens of a text with its answer, at most; where answers(), of a prompt, and of an answer and
+  /// the token before it.
   int64_t length() const;
   /// New tokens that there is room for after a prompt of `prompt` tokens.
   int64_t room(int64_t prompt) const;
