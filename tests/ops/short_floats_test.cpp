@@ -29,7 +29,7 @@ constexpr ConvCase kConvCases[] = {
 
 enum class Lies { row_major, channels_last, slice };
 
-class ShortConv : public testing::TestWithParam<std::tuple<ConvCase, DType, Lies>> {};
+class ShortConv : public ::testing::TestWithParam<std::tuple<ConvCase, DType, Lies>> {};
 
 Tensor image(uint64_t seed, const Shape& s, Lies lies, DType t) {
   manual_seed(seed);
@@ -69,8 +69,8 @@ TEST_P(ShortConv, DerivativesEqualFloats) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ShortConv,
-    testing::Combine(testing::ValuesIn(kConvCases), testing::Values(DType::bf16, DType::f16),
-                     testing::Values(Lies::row_major, Lies::channels_last, Lies::slice)),
+    ::testing::Combine(::testing::ValuesIn(kConvCases), ::testing::Values(DType::bf16, DType::f16),
+                       ::testing::Values(Lies::row_major, Lies::channels_last, Lies::slice)),
     [](const auto& info) {
       return std::string(std::get<0>(info.param).name) + "_" +
              std::string(to_string(std::get<1>(info.param))) + "_" +
