@@ -468,13 +468,16 @@ int64_t largest_value(const char* name, const Tensor& x, SourceLocation loc) {
     TD_CHECK(detail::readable(x), Unsupported,
              "the size of the result depends on values, which a trace does not have\n"
              "Pass the number of classes.");
-    NoGradGuard no_grad;
-    const Tensor dense = contiguous(x, loc);
     int64_t m = -1;
-    visit_dtype(dense.dtype(), [&](auto tag) {
-      using T = decltype(tag);
-      if constexpr (std::is_integral_v<T>) m = largest_of(dense.data<T>(loc), dense.numel());
-    });
+    if (x.device().kind != DeviceKind::cpu || !x.is_contiguous()) {
+      const std::vector<int64_t> v = x.to_vector<int64_t>(loc);
+      m = largest_of(v.data(), static_cast<int64_t>(v.size()));
+    } else {
+      visit_dtype(x.dtype(), [&](auto tag) {
+        using T = decltype(tag);
+        if constexpr (std::is_integral_v<T>) m = largest_of(x.data<T>(loc), x.numel());
+      });
+    }
     TD_CHECK(m < int64_t{1} << 40, Memory,
              "the largest value is {}: that many entries are too many", m);
     return m;
