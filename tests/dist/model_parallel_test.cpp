@@ -54,9 +54,27 @@ struct SmallEncoder {
     }
   };
   static Net make() { return {}; }
-  static Tensor loss(Net& net, const Tensor& x) {
-    return cross_entropy(net(x).flatten(0, 1), x.flatten());
+  static Tensor loss_of(const Tensor& y, const Tensor& x) {
+    return cross_entropy(y.flatten(0, 1), x.flatten());
   }
+  static Tensor loss(Net& net, const Tensor& x) { return loss_of(net(x), x); }
+};
+/// A decoder that looks at the embedding.
+struct SmallDecoder {
+  struct Net : nn::Module {
+    nn::Embedding embed{31, 16};
+    nn::TransformerDecoderLayer layer{
+        16, 4,
+        nn::TransformerLayerOptions{.dim_feedforward = 24, .dropout = 0, .batch_first = true}};
+    nn::Linear head{16, 31};
+    Net() { TD_REGISTER(embed, layer, head); }
+    Tensor forward(const Tensor& ids) {
+      const Tensor x = embed(ids);
+      return head(layer(x, x));
+    }
+  };
+  static Net make() { return {}; }
+  static Tensor loss(Net& net, const Tensor& x) { return SmallEncoder::loss_of(net(x), x); }
 };
 
 using AnyPretrained = std::unique_ptr<models::PretrainedModel>;
@@ -167,6 +185,10 @@ TEST(ModelParallel, GptIsThatOfOneRank) {
 }
 TEST(ModelParallel, EncoderLayersAreThoseOfOneRank) {
   expect_one_ranks<SmallEncoder>({{1, 1, 4}, {2, 1, 2}});
+}
+
+TEST(ModelParallel, DecoderLayersAreThoseOfOneRank) {
+  expect_one_ranks<SmallDecoder>({{1, 1, 2}, {1, 1, 4}});
 }
 
 TEST(ModelParallel, BertIsThatOfOneRank) { expect_one_ranks<SmallBert>({{1, 1, 2}, {1, 1, 3}}); }
