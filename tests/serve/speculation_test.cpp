@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <thread>
 
 #include "tandem/io/json.h"
 #include "tandem/models/text/token_choices.h"
@@ -26,12 +25,8 @@ void expect_same_texts(const std::string& family, TextEngineOptions options, boo
       {3}, {4, 5, 6}, {7, 8, 9, 10, 11, 12}, {2, 3, 4, 5, 6, 7, 8, 9}, {31, 30}, {4, 5, 7}};
   const auto model = golden_model(family);
   TextEngine engine(model, options);
-  std::vector<GuessedTokens> got(prompts.size());
   for (int round = 0; round < 2; ++round) {
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < prompts.size(); ++i)
-      threads.emplace_back([&, i] { got[i] = engine.generate(prompts[i], likeliest(11)); });
-    for (std::thread& t : threads) t.join();
+    const std::vector<GuessedTokens> got = texts_together(engine, prompts, likeliest(11));
     for (size_t i = 0; i < prompts.size(); ++i)
       EXPECT_EQ(got[i], models::generate(*model, {prompts[i]}, likeliest(11))[0]) << i;
   }

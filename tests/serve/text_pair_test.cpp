@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <future>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tandem/base/error.h"
@@ -25,17 +24,6 @@ using PairTokens = std::vector<int64_t>;
 
 const char* const kPairs[] = {"t5", "bart"};
 
-// All at the same time.
-std::vector<PairTokens> texts_of(TextEngine& engine, const std::vector<PairTokens>& prompts,
-                                 const models::GenerateOptions& o) {
-  std::vector<PairTokens> got(prompts.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < prompts.size(); ++i)
-    threads.emplace_back([&, i] { got[i] = engine.generate(prompts[i], o); });
-  for (std::thread& t : threads) t.join();
-  return got;
-}
-
 std::vector<PairTokens> pair_prompts() {
   std::vector<PairTokens> out = {{3}, {4, 5, 6}, {7, 8, 9, 10, 11, 12}, {31, 30}, {4, 5, 7}};
   PairTokens longer;
@@ -52,7 +40,7 @@ TEST(PairEngine, TextsAreThoseOfEachAlone) {
     EXPECT_TRUE(engine.answers());
     EXPECT_EQ(engine.sizes(), (PairTokens{1, 2, 4})) << "not decoded together";
     const auto prompts = pair_prompts();
-    const auto got = texts_of(engine, prompts, likeliest(14));
+    const auto got = texts_together(engine, prompts, likeliest(14));
     for (size_t i = 0; i < prompts.size(); ++i) {
       EXPECT_EQ(got[i], models::generate(*model, {prompts[i]}, likeliest(14))[0]) << i;
       EXPECT_EQ(got[i], engine.generate(prompts[i], likeliest(14))) << i;
@@ -74,7 +62,7 @@ TEST(PairEngine, TextsAreThoseOfTransformers) {
           masked_select(ids.select(0, r), mask.select(0, r).to(DType::b8)).to_vector<int64_t>());
       expected.push_back(want.select(0, r).to_vector<int64_t>());
     }
-    EXPECT_EQ(texts_of(engine, prompts, {.max_new_tokens = 8, .min_new_tokens = 8}), expected);
+    EXPECT_EQ(texts_together(engine, prompts, {.max_new_tokens = 8, .min_new_tokens = 8}), expected);
   }
 }
 
@@ -85,7 +73,7 @@ TEST(PairEngine, WithoutRoomTheYoungestBeginsAnew) {
     // Room for 24 tokens in all; each text has 16 at its end.
     TextEngine engine(model, {.streams = 3, .length = 18, .cache_tokens = 24, .block = 4});
     const std::vector<PairTokens> prompts = {{3, 4, 5}, {7, 8, 9, 10}, {11, 12}};
-    const auto got = texts_of(engine, prompts, likeliest(15));
+    const auto got = texts_together(engine, prompts, likeliest(15));
     for (size_t i = 0; i < prompts.size(); ++i)
       EXPECT_EQ(got[i], models::generate(*model, {prompts[i]}, likeliest(15))[0]) << i;
     EXPECT_GT(engine.counts().preempted.load(), 0U);

@@ -116,11 +116,7 @@ void expect_texts_of_each_alone(const std::shared_ptr<models::PretrainedModel>& 
   }
   std::vector<Tokens> prompts = {
       {3}, {4, 5, 6}, {7, 8, 9, 10, 11, 12}, {2, 3, 4, 5, 6, 7, 8, 9}, {31, 30}, {4, 5, 7}};
-  std::vector<Tokens> got(prompts.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < prompts.size(); ++i)
-    threads.emplace_back([&, i] { got[i] = engine.generate(prompts[i], greedy(9)); });
-  for (std::thread& t : threads) t.join();
+  const std::vector<Tokens> got = texts_together(engine, prompts, greedy(9));
   for (size_t i = 0; i < prompts.size(); ++i) {
     if (single) {
       EXPECT_EQ(got[i], models::generate(*model, {prompts[i]}, greedy(9))[0]) << i;
@@ -180,11 +176,7 @@ TEST(Engine, WithoutRoomTheYoungestBeginsAnew) {
   TextEngine engine(model,
                     {.streams = 3, .length = 20, .cache_tokens = 24, .block = 4, .piece = 8});
   const std::vector<Tokens> prompts = {{3, 4, 5, 6}, {7, 8, 9, 10}, {11, 12, 13, 14}};
-  std::vector<Tokens> got(prompts.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < prompts.size(); ++i)
-    threads.emplace_back([&, i] { got[i] = engine.generate(prompts[i], greedy(16)); });
-  for (std::thread& t : threads) t.join();
+  const std::vector<Tokens> got = texts_together(engine, prompts, greedy(16));
   for (size_t i = 0; i < prompts.size(); ++i)
     EXPECT_EQ(got[i], models::generate(*model, {prompts[i]}, greedy(16))[0]) << i;
   EXPECT_GT(engine.counts().preempted.load(), 0U);
