@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul and linear: sizes around the tiles, every layout of both operands, dtypes, batches.
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
+#include "tandem/backend/cpu/gemm/tiles_bf16.h"
 #include "tests/backend/against_reference_helper.h"
 
 namespace tandem::cpu_test {
@@ -9,6 +10,7 @@ namespace {
 struct Matmul : testing::Test {
   static void SetUpTestSuite() { init(); }
   void SetUp() override { manual_seed(3); }
+  void TearDown() override { detail::use_bf16_loops(nullptr); }
 };
 
 std::string name(const Tensor& a, const Tensor& b, MatmulAttrs at) {
@@ -69,6 +71,56 @@ TEST_F(Matmul, SixteenBits) {
     Tensor a = random({k, m}, DType::bf16), b = random({k, n}, DType::bf16);
     check(op::matmul, &at, {a, b}, name(a, b, at), false);
     check(op::matmul, &at, {gapped(a), gapped(b)}, name(a, b, at) + " gapped", false);
+  }
+}
+
+std::vector<const detail::Bf16Loops*> all_bf16_loops() {
+  std::vector<const detail::Bf16Loops*> all;
+  for (const auto* l : {detail::bf16_vector_loops(), detail::bf16_amx_loops()})
+    if (l) all.push_back(l);
+  return all;
+}
+
+// Every layout of both matrices; depths off the blocks of 32, and those that are cut into pieces.
+TEST_F(Matmul, TilesOfBf16) {
+  for (const auto* loops : all_bf16_loops()) {
+    detail::use_bf16_loops(loops);
+    for (auto [m, k, n] : {std::array<int64_t, 3>{32, 32, 32},
+                           {33, 97, 63},
+                           {16, 130, 40},
+                           {131, 64, 300},
+                           {48, 4103, 65},
+                           {300, 6400, 96}}) {
+      const Tensor a = random({m, k}, DType::bf16), b = random({k, n}, DType::bf16);
+      const Tensor at = random({k, m}, DType::bf16).t(), bt = random({n, k}, DType::bf16).t();
+      for (const Tensor& x : {a, at, gapped(a)})
+        for (const Tensor& y : {b, bt, gapped(b)}) {
+          MatmulAttrs plain;
+          const std::string what =
+              fmt::format("{} strides {} and {}{}", name(a, b, plain), x.stride(1), y.stride(1),
+                          loops->by_lines ? " amx" : "");
+          check(op::matmul, &plain, {x, y}, what, false, 2e-2);
+          check(op::linear, nullptr, {x, y.t(), random({n}, DType::bf16)}, what, false, 2e-2);
+        }
+    }
+    MatmulAttrs turned{true, false};
+    check(op::matmul, &turned, {random({6, 40, 70}, DType::bf16), random({6, 40, 33}, DType::bf16)},
+          "batch", false);
+    const Tensor heads = random({2, 50, 3, 40}, DType::bf16).transpose(1, 2);
+    MatmulAttrs scores{false, true};
+    check(op::matmul, &scores, {heads, heads}, "heads", false);
+  }
+}
+
+// What a text gets does not depend on those that are computed beside it.
+TEST_F(Matmul, RowsOfBf16HaveTheirOwnBits) {
+  const Tensor x = random({205, 96}, DType::bf16), w = random({70, 96}, DType::bf16);
+  for (const auto* loops : all_bf16_loops()) {
+    if (!loops->by_lines) continue;
+    detail::use_bf16_loops(loops);
+    const Tensor all = linear(x, w, {});
+    for (auto [from, to] : {std::pair<int64_t, int64_t>{0, 32}, {7, 71}, {100, 205}})
+      EXPECT_TRUE(equal(linear(x.slice(0, from, to), w, {}), all.slice(0, from, to))) << from;
   }
 }
 

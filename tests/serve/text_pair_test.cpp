@@ -62,7 +62,8 @@ TEST(PairEngine, TextsAreThoseOfTransformers) {
           masked_select(ids.select(0, r), mask.select(0, r).to(DType::b8)).to_vector<int64_t>());
       expected.push_back(want.select(0, r).to_vector<int64_t>());
     }
-    EXPECT_EQ(texts_together(engine, prompts, {.max_new_tokens = 8, .min_new_tokens = 8}), expected);
+    EXPECT_EQ(texts_together(engine, prompts, {.max_new_tokens = 8, .min_new_tokens = 8}),
+              expected);
   }
 }
 

@@ -126,7 +126,7 @@ void register_cpu_backend() {
 #ifdef TANDEM_HAVE_ONEDNN
   detail::register_onednn_kernels();
 #endif
-  detail::register_turned_bf16();
+  detail::register_matmul_bf16();
   detail::register_direct_conv_weight_kernel();
   detail::register_conv_weight_kernels();
   detail::register_conv_weight_bf16();

@@ -18,7 +18,7 @@ void register_conv_kernels();
 /// As fast as oneDNN's, which are tried first.
 void register_direct_conv_kernels();
 void register_direct_conv_weight_kernel();
-void register_turned_bf16();
+void register_matmul_bf16();
 /// Faster than all others for large weights: the derivative by the weight, and the other two.
 void register_conv_weight_kernels();
 void register_conv_weight_bf16();

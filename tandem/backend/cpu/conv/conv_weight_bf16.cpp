@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "tandem/backend/cpu/conv/conv_internal.h"
-#include "tandem/backend/cpu/gemm/turned_bf16_internal.h"
+#include "tandem/backend/cpu/gemm/matmul_bf16_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/conv/conv.h"
@@ -21,7 +21,7 @@ struct Pixels {
   int64_t step = 0;  ///< between pixels
 };
 
-struct PointPlan : TurnedPlan {
+struct PointPlan : Bf16MatmulPlan {
   Pixels x, gy;
   bool gathers = false;
   size_t pixels_at = 0;  ///< the pixels of x that a stride leaves, as rows
@@ -74,7 +74,7 @@ bool supports(const KernelCall& c) {
   for (const ConvSizes::Axis& a : s.axis)
     if (a.kernel != 1 || a.padding != 0 || (a.out - 1) * a.stride >= a.in) return false;
   return s.groups == 1 && s.n * s.pixels <= kMostPixels &&
-         takes_turned_bf16(problem_of(s, s.c, s.o));
+         takes_matmul_bf16(problem_of(s, s.c, s.o));
 }
 
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
@@ -87,7 +87,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   plan->pixels_at = more;
   if (plan->gathers)
     more += whole_lines(static_cast<size_t>(s.n * s.pixels * s.c) * sizeof(uint16_t));
-  plan_turned_bf16(*plan, problem_of(s, plan->gathers ? s.c : plan->x.step, plan->gy.step));
+  plan_matmul_bf16(*plan, problem_of(s, plan->gathers ? s.c : plan->x.step, plan->gy.step));
   for (size_t* at : {&plan->x.at, &plan->gy.at, &plan->pixels_at}) *at += plan->workspace;
   plan->workspace += more;
   return plan;
@@ -115,7 +115,7 @@ void run(const KernelCall& c) {
     gather_pixels(sizes_of(c), x, plan.x.step, to);
     x = to;
   }
-  run_turned_bf16(plan, gy, x, c.out[0].as<uint16_t>(), c.scratch, nullptr);
+  run_matmul_bf16(plan, gy, x, nullptr, c.out[0].as<uint16_t>(), c.scratch, nullptr);
 }
 
 }  // namespace

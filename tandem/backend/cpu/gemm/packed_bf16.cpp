@@ -16,6 +16,7 @@ constexpr int64_t kBlockBytes = 384 << 10;  ///< of rows that are read for all p
 constexpr double kMultiplyAddsPerThread = 131072;
 
 struct Bf16Plan : Plan {
+  const Bf16Loops* loops = bf16_loops();
   int64_t m = 0, n = 0, k = 0, rows = 0;
   int workers = 1;
   bool by_rows = false;
@@ -31,7 +32,8 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
       static_cast<double>(plan->m) * static_cast<double>(plan->n * plan->k);
   plan->workers = std::max(
       1, static_cast<int>(std::min<double>(num_threads(), multiply_adds / kMultiplyAddsPerThread)));
-  plan->rows = std::max<int64_t>(kBf16Rows, kBlockBytes / (2 * plan->k) / kBf16Rows * kBf16Rows);
+  const int64_t high = plan->loops->rows;
+  plan->rows = std::max(high, kBlockBytes / (2 * plan->k) / high * high);
   plan->by_rows = plan->panels() < 4 * plan->workers;
   return plan;
 }
@@ -39,7 +41,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
 // Rows r0..r1-1 of panels p0..p1-1.
 void part(const KernelCall& c, const Bf16Plan& p, const FusedEpilogue& fused, int64_t r0,
           int64_t r1, int64_t p0, int64_t p1) {
-  const Bf16Loops& l = *bf16_loops();
+  const Bf16Loops& l = *p.loops;
   const auto* a = c.in[0].as<uint16_t>();
   const auto* w = c.in[1].as<uint16_t>();
   const auto operand = [&](int i) {
@@ -47,16 +49,17 @@ void part(const KernelCall& c, const Bf16Plan& p, const FusedEpilogue& fused, in
   };
   const uint16_t *bias = operand(2), *residual = operand(3);
   auto* y = c.out[0].as<uint16_t>();
-  alignas(64) float sums[kBf16Rows * kPackedPanel];
+  alignas(64) float sums[kMostBf16Rows * kPackedPanel];
   for (int64_t first = r0; first < r1; first += p.rows) {
     const int64_t last = std::min(first + p.rows, r1);
-    const int64_t tiles = (last - first + kBf16Rows - 1) / kBf16Rows;
+    const int64_t tiles = (last - first + l.rows - 1) / l.rows;
     for (int64_t j = p0; j < p1; ++j) {
       const int64_t column = j * kPackedPanel, columns = std::min(kPackedPanel, p.n - column);
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t row = first + (last - first) * t / tiles;
         const int64_t rows = first + (last - first) * (t + 1) / tiles - row;
-        l.tile[rows - 1]({p.k, a + row * p.k, p.k, 2, w + j * p.k * kPackedPanel, sums});
+        l.tile({p.k, a + row * p.k, p.k, 2, w + j * p.k * kPackedPanel, sums},
+               static_cast<int>(rows));
         if (bias) l.add(sums, bias + column, 0, rows, columns);
         if (residual) l.add(sums, residual + row * p.n + column, p.n, rows, columns);
         if (fused.kind != PackedEpilogue::none)
@@ -65,6 +68,7 @@ void part(const KernelCall& c, const Bf16Plan& p, const FusedEpilogue& fused, in
       }
     }
   }
+  l.release();
 }
 
 void run(const KernelCall& c) {
@@ -74,12 +78,13 @@ void run(const KernelCall& c) {
   fused.kind = static_cast<PackedEpilogue>(a.epilogue);
   fused.low = static_cast<float>(a.low);
   fused.high = static_cast<float>(a.high);
-  const int64_t all = p.by_rows ? (p.m + kBf16Rows - 1) / kBf16Rows : p.panels();
+  const int64_t high = p.loops->rows;
+  const int64_t all = p.by_rows ? (p.m + high - 1) / high : p.panels();
   const int64_t group = std::clamp<int64_t>(all / (4 * p.workers), 1, 8);
   share_units(p.workers, (all + group - 1) / group, [&](size_t, int64_t u) {
     const int64_t from = u * group, to = std::min(from + group, all);
     if (p.by_rows)
-      part(c, p, fused, from * kBf16Rows, std::min(to * kBf16Rows, p.m), 0, p.panels());
+      part(c, p, fused, from * high, std::min(to * high, p.m), 0, p.panels());
     else
       part(c, p, fused, 0, p.m, from, to);
   });
@@ -97,7 +102,7 @@ bool supports(const KernelCall& c) {
 
 void register_packed_bf16() {
   runtime_of(op::pack_matrix_bf16);
-  if (!cpu_features().bf16 || !bf16_loops()) return;
+  if (!bf16_loops()) return;
   register_kernel(DeviceKind::cpu, op::packed_matmul_bf16, {supports, nullptr, prepare, run});
 }
 

@@ -5,21 +5,30 @@
 #ifdef __AVX512BF16__
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "tandem/backend/cpu/gemm/turn_internal.h"
+#include "tandem/base/processor.h"
+
 namespace tandem::detail {
 namespace {
+
+constexpr int kRows = 14;
 
 __mmask16 mask(int64_t n) {
   return n >= 16 ? __mmask16(0xffff) : n <= 0 ? __mmask16(0) : __mmask16((1u << n) - 1);
 }
 
 template <int R>
-void tile(const Bf16Tile& t) {
+void tile_of(const Bf16Tile& t) {
   __m512 c[R][2];
 #pragma GCC unroll 14
-  for (int i = 0; i < R; ++i) c[i][0] = c[i][1] = _mm512_setzero_ps();
+  for (int i = 0; i < R; ++i) {
+    c[i][0] = t.accumulate ? _mm512_loadu_ps(t.c + i * 32) : _mm512_setzero_ps();
+    c[i][1] = t.accumulate ? _mm512_loadu_ps(t.c + i * 32 + 16) : _mm512_setzero_ps();
+  }
   const uint16_t *a = t.a, *w = t.w;
   for (int64_t k = 0; k < t.k; k += 2, a += t.ak, w += 64) {
     const auto w0 = (__m512bh)_mm512_loadu_si512(w), w1 = (__m512bh)_mm512_loadu_si512(w + 32);
@@ -39,6 +48,15 @@ void tile(const Bf16Tile& t) {
   }
 }
 
+template <int... R>
+void tile(const Bf16Tile& t, int rows, std::integer_sequence<int, R...>) {
+  static constexpr void (*all[])(const Bf16Tile&) = {tile_of<R + 1>...};
+  all[rows - 1](t);
+}
+void tile_of_rows(const Bf16Tile& t, int rows) {
+  tile(t, rows, std::make_integer_sequence<int, kRows>());
+}
+
 void pair(uint16_t* to, int64_t width, const uint16_t* from, int64_t step, int64_t n, int64_t k) {
   for (int64_t q = 0; q < k; q += 2, from += 2 * step, to += 2 * width)
     for (int64_t i = 0; i < width; i += 16) {
@@ -48,6 +66,28 @@ void pair(uint16_t* to, int64_t width, const uint16_t* from, int64_t step, int64
       const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(both, from + step + i));
       _mm512_mask_storeu_epi32(to + 2 * i, mask(width - i),
                                _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    }
+}
+
+void turn(uint16_t* to, const uint16_t* from, int64_t step, int64_t rows, int64_t k) {
+  pair(to, rows, from, step, rows, k);
+}
+
+// 16 columns of 16 pairs at a time.
+void pair_rows(uint16_t* to, const uint16_t* from, int64_t step, int64_t n, int64_t k,
+               int64_t pairs) {
+  for (int64_t half = 0; half < 2; ++half, from += 16 * step, n -= 16)
+    for (int64_t q = 0; q < pairs; q += 16) {
+      const int64_t left = k - 2 * q;
+      const auto m = left >= 32 ? __mmask32(~0u) : left <= 0 ? __mmask32(0) : (1u << left) - 1;
+      __m512i v[16];
+      for (int64_t j = 0; j < 16; ++j)
+        v[j] =
+            j < n ? _mm512_maskz_loadu_epi16(m, from + j * step + 2 * q) : _mm512_setzero_si512();
+      turn_dwords(v);
+      const int64_t count = std::min<int64_t>(16, pairs - q);
+      for (int64_t p = 0; p < count; ++p)
+        _mm512_storeu_si512(to + ((q + p) * kBf16Panel + 16 * half) * 2, v[p]);
     }
 }
 
@@ -69,20 +109,19 @@ void store(const float* c, uint16_t* y, int64_t y_row, int64_t rows, int64_t col
     }
 }
 
-template <int... R>
-constexpr Bf16Loops loops(std::integer_sequence<int, R...>) {
-  return {{tile<R + 1>...}, pair, add, store};
-}
-constexpr Bf16Loops kLoops = loops(std::make_integer_sequence<int, kBf16Rows>());
+void release() {}
+
+constexpr Bf16Loops kLoops = {kRows, false,     tile_of_rows, turn, release,
+                              pair,  pair_rows, add,          store};
 
 }  // namespace
 
-const Bf16Loops* bf16_loops() { return &kLoops; }
+const Bf16Loops* bf16_vector_loops() { return cpu_features().bf16 ? &kLoops : nullptr; }
 
 }  // namespace tandem::detail
 
 #else
 namespace tandem::detail {
-const Bf16Loops* bf16_loops() { return nullptr; }
+const Bf16Loops* bf16_vector_loops() { return nullptr; }
 }  // namespace tandem::detail
 #endif
