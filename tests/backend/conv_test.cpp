@@ -115,6 +115,32 @@ TEST_F(Conv, SixteenBits) {
     }
 }
 
+// Derivatives by the weight in tiles: strides, dilation, padding, one and three dimensions,
+// channels that do not fill a panel, several pieces of the pixels, slices of the channels.
+TEST_F(Conv, WeightsOfBf16) {
+  const ConvCase cases[] = {
+      {{2, 40, 17, 16}, {70, 40, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 1},
+      {{3, 64, 21, 18}, {33, 64, 3, 3}, {2, 1}, {1, 2}, {1, 2}, 1},
+      {{2, 33, 40, 40}, {16, 33, 5, 3}, {1, 1}, {2, 0}, {1, 1}, 1},
+      {{2, 32, 70, 70}, {48, 32, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1},
+      {{2, 100, 9, 9}, {96, 100, 3, 3}, {3, 3}, {4, 4}, {1, 1}, 1},
+      {{4, 48, 300}, {64, 48, 5}, {2}, {2}, {1}, 1},
+      {{2, 24, 8, 9, 10}, {40, 24, 2, 3, 3}, {1, 2, 1}, {1, 1, 1}, {1, 1, 1}, 1}};
+  for (const ConvCase& k : cases) {
+    ConvAttrs at = attrs_of(k);
+    const Tensor x = random(k.x, DType::bf16), w = random(k.w, DType::bf16);
+    const Tensor gy = random(run_op(op::conv, &at, {x, w, {}})[0].shape(), DType::bf16);
+    at.size = spatial(k.w);
+    const std::string what = k.x.to_string() + " " + k.w.to_string();
+    check(op::conv_backward_weight, &at, {x, gy}, what, false, 2e-2);
+    check(op::conv_backward_weight, &at, {channels_last(x), channels_last(gy)}, what + " last",
+          false, 2e-2);
+    const Tensor more = channels_last(cat({x, x}, 1));
+    check(op::conv_backward_weight, &at, {more.slice(1, 7, 7 + x.size(1)), gy}, what + " slice",
+          false, 2e-2);
+  }
+}
+
 TEST_F(Conv, ExpandedGradientAndFlippedWeight) {
   const ConvCase& k = kCases[3];
   ConvAttrs at = attrs_of(k, spatial(k.x));

@@ -89,8 +89,7 @@ TEST_F(Matmul, TilesOfBf16) {
                            {33, 97, 63},
                            {16, 130, 40},
                            {131, 64, 300},
-                           {48, 4103, 65},
-                           {300, 6400, 96}}) {
+                           {40, 6201, 33}}) {
       const Tensor a = random({m, k}, DType::bf16), b = random({k, n}, DType::bf16);
       const Tensor at = random({k, m}, DType::bf16).t(), bt = random({n, k}, DType::bf16).t();
       for (const Tensor& x : {a, at, gapped(a)})

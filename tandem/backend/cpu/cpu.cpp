@@ -129,6 +129,7 @@ void register_cpu_backend() {
   detail::register_matmul_bf16();
   detail::register_direct_conv_weight_kernel();
   detail::register_conv_weight_kernels();
+  detail::register_conv_weight_tiles();
   detail::register_conv_weight_bf16();
   detail::register_wide_conv_kernels();
   detail::register_depthwise_kernels();

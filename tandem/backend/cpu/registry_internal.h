@@ -21,6 +21,7 @@ void register_direct_conv_weight_kernel();
 void register_matmul_bf16();
 /// Faster than all others for large weights: the derivative by the weight, and the other two.
 void register_conv_weight_kernels();
+void register_conv_weight_tiles();
 void register_conv_weight_bf16();
 void register_wide_conv_kernels();
 void register_depthwise_kernels();

@@ -4,34 +4,14 @@
 #include <cstring>
 
 #include "tandem/backend/cpu/conv/conv_internal.h"
+#include "tandem/backend/cpu/conv/pixels_bf16_internal.h"
 #include "tandem/backend/cpu/gemm/matmul_bf16_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/conv/conv.h"
 
 namespace tandem::detail {
-namespace {
 
-constexpr int64_t kMostPixels = 4096;  ///< the panels of more would leave the second-level cache
-
-// An activation as rows of channels, one a pixel: as it lies, or copied channels-last.
-struct Pixels {
-  bool copied = false;
-  size_t at = 0;     ///< the copy in scratch
-  int64_t step = 0;  ///< between pixels
-};
-
-struct PointPlan : Bf16MatmulPlan {
-  Pixels x, gy;
-  bool gathers = false;
-  size_t pixels_at = 0;  ///< the pixels of x that a stride leaves, as rows
-};
-
-ConvSizes sizes_of(const KernelCall& c) {
-  return ConvSizes(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
-}
-
-// Also a slice of the channels of a channels-last array has rows a pixel.
 Pixels pixels_of(const Array& a, size_t& workspace) {
   Pixels p;
   p.step = a.strides[a.rank - 1];
@@ -52,6 +32,20 @@ const uint16_t* read_pixels(const KernelCall& c, int i, const Pixels& p) {
   char* to = static_cast<char*>(c.scratch) + p.at;
   to_channels_last(c.in[i], to);
   return reinterpret_cast<const uint16_t*>(to);
+}
+
+namespace {
+
+constexpr int64_t kMostPixels = 4096;  ///< the panels of more would leave the second-level cache
+
+struct PointPlan : Bf16MatmulPlan {
+  Pixels x, gy;
+  bool gathers = false;
+  size_t pixels_at = 0;  ///< the pixels of x that a stride leaves, as rows
+};
+
+ConvSizes sizes_of(const KernelCall& c) {
+  return ConvSizes(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
 }
 
 MatmulProblem problem_of(const ConvSizes& s, int64_t x_step, int64_t gy_step) {

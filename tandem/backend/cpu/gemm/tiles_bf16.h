@@ -41,6 +41,8 @@ struct Bf16Loops {
   /// and k; q < pairs.
   void (*pair_rows)(uint16_t* to, const uint16_t* from, int64_t step, int64_t n, int64_t k,
                     int64_t pairs);
+  /// to[q][j][0, 1] = lines[2 q][j], lines[2 q + 1][j] for j < n <= 32, zero beyond n; q < pairs.
+  void (*pair_lines)(uint16_t* to, const uint16_t* const* lines, int64_t n, int64_t pairs);
   /// c[i, j] += x[i * x_row + j] for i < rows, j < columns <= 32; c [rows, 32].
   void (*add)(float* c, const uint16_t* x, int64_t x_row, int64_t rows, int64_t columns);
   /// y[i * y_row + j] = c[i, j], rounded to even.

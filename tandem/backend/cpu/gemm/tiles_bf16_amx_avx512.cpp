@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of up to 32 rows and 32 columns in the tile registers of AMX (TDPBF16PS: sums of 16 x 16 over 32
-// along k). Called only where the processor has them and the system gives this process
+// Tiles of up to 32 rows and 32 columns in the tile registers of AMX (TDPBF16PS: sums of 16 x 16
+// over 32 along k). Called only where the processor has them and the system gives this process
 // their registers.
 #include "tandem/backend/cpu/gemm/tiles_bf16.h"
 

@@ -91,6 +91,19 @@ void pair_rows(uint16_t* to, const uint16_t* from, int64_t step, int64_t n, int6
     }
 }
 
+void pair_lines(uint16_t* to, const uint16_t* const* lines, int64_t n, int64_t pairs) {
+  alignas(64) uint16_t order[2 * kBf16Panel];
+  for (uint16_t j = 0; j < kBf16Panel; ++j) order[2 * j] = j, order[2 * j + 1] = 32 + j;
+  const __m512i first = _mm512_load_si512(order), second = _mm512_load_si512(order + 32);
+  const auto m = n >= 32 ? __mmask32(~0u) : (__mmask32(1) << n) - 1;
+  for (int64_t q = 0; q < pairs; ++q, to += 2 * kBf16Panel) {
+    const __m512i even = _mm512_maskz_loadu_epi16(m, lines[2 * q]),
+                  odd = _mm512_maskz_loadu_epi16(m, lines[2 * q + 1]);
+    _mm512_storeu_si512(to, _mm512_permutex2var_epi16(even, first, odd));
+    _mm512_storeu_si512(to + kBf16Panel, _mm512_permutex2var_epi16(even, second, odd));
+  }
+}
+
 void add(float* c, const uint16_t* x, int64_t x_row, int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; j += 16) {
@@ -112,7 +125,7 @@ void store(const float* c, uint16_t* y, int64_t y_row, int64_t rows, int64_t col
 void release() {}
 
 constexpr Bf16Loops kLoops = {kRows, false,     tile_of_rows, turn, release,
-                              pair,  pair_rows, add,          store};
+                              pair,  pair_rows, pair_lines,   add,  store};
 
 }  // namespace
 
