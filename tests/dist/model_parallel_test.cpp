@@ -15,6 +15,7 @@
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
+#include "tandem/tensor/allocator.h"
 #include "tests/dist/ranks_helper.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
@@ -287,6 +288,59 @@ TEST(ModelParallel, ARefusedPipelineLeavesNoHooks) {
     EXPECT_FALSE(net.h[0].state().around);
     EXPECT_TRUE(net.h[1].state().around);
     EXPECT_TRUE(allclose(net(ids), before, 0, 0));
+  });
+}
+
+// Ranks share this process: together they hold one net, and one of each of Adam's moments.
+TEST(ModelParallel, AStageHoldsItsOwnBlocksAlone) {
+  struct Chain : nn::Module {
+    std::vector<nn::Linear> layers;
+    Chain() {
+      for (int i = 0; i < 4; ++i) layers.emplace_back(1024, 1024);
+      TD_REGISTER(layers);
+    }
+    Tensor forward(Tensor x) {
+      for (nn::Linear& l : layers) x = l(x);
+      return x;
+    }
+  };
+  constexpr double kNet = 4 * 4.0 * 1024 * 1024;
+  run_ranks(2, [&](const Group& e) {
+    const auto in_use = [&] {
+      e->barrier().wait();
+      const auto bytes = static_cast<double>(allocator_stats().in_use);
+      e->barrier().wait();
+      return bytes;
+    };
+    const double before = in_use();
+    const auto nets = [&] { return (in_use() - before) / kNet; };
+    Chain net;
+    optim::AdamW opt(net.parameters());
+    EXPECT_NEAR(nets(), 2 * 3, 0.1);
+    ModelParallel spread(net, {.pp = 2}, e);
+    spread.shard_optimizer(opt);
+    EXPECT_NEAR(nets(), 3, 0.1);
+    spread.step(2, 1, [&](int64_t, int64_t) { return net(ones({2, 1024})).mean(); });
+    EXPECT_NEAR(nets(), 4, 0.1) << "with gradients";
+    opt.step();
+    opt.zero_grad();
+    EXPECT_NEAR(nets(), 3, 0.1) << "after a step";
+    EXPECT_EQ(net.layers[0].weight.shape(), Shape({1024, 1024}));
+    spread.unshard();
+    EXPECT_NEAR(nets(), 4, 0.1) << "whole";
+    spread.reshard();
+    EXPECT_NEAR(nets(), 3, 0.1) << "again";
+  });
+}
+
+// A block's weight that something outside of it computes with belongs to two stages.
+TEST(ModelParallel, ParametersOfBlocksThatAreUsedElsewhereAreRefused) {
+  run_ranks(2, [](const Group& e) {
+    auto net = SmallGpt::make();
+    net.ln_f.weight = net.h[0].ln_1.weight;
+    EXPECT_TRUE(
+        has(thrown([&] { const ModelParallel spread(net, {.pp = 2}, e); }, ErrorKind::Unsupported),
+            "'ln_f' shares a parameter with a block of the pipeline"));
   });
 }
 
