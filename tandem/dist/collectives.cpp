@@ -56,7 +56,8 @@ struct CollectiveAttrs {
   int64_t op = 0;    ///< ReduceOp
   int64_t root = 0;  ///< of broadcast
   bool ordered = false;
-  double scale = 1;  ///< of all_to_all: of its gradient
+  double scale = 1;    ///< of all_to_all: of its gradient
+  double divisor = 1;  ///< of all_reduce_start: of the sum
   std::string label = "";
   template <class V>
   void fields(V& v) {
@@ -66,6 +67,7 @@ struct CollectiveAttrs {
     v("root", root);
     v("ordered", ordered);
     v("scale", scale);
+    v("divisor", divisor);
     v("label", label);
   }
 };
@@ -85,7 +87,7 @@ void scatter_infer(InferCall& c) {
 }
 
 CallOptions options_of(const CollectiveAttrs& a) {
-  return {.label = a.label, .ordered = a.ordered};
+  return {.label = a.label, .ordered = a.ordered, .divisor = a.divisor};
 }
 ReduceOp op_of(const CollectiveAttrs& a) { return static_cast<ReduceOp>(a.op); }
 
@@ -235,7 +237,9 @@ constinit const OpDef all_reduce_start_row =
     collective("all_reduce_start")
         .infer(same_infer)
         .flag(kReuseFirst)
-        .doc("x, whose sum over the ranks all_reduce_wait gives; nothing else may read it.");
+        .doc(
+            "x, whose sum over the ranks, maybe divided, all_reduce_wait gives; nothing else may "
+            "read it.");
 constinit const OpDef all_reduce_wait_row = collective("all_reduce_wait")
                                                 .infer(same_infer)
                                                 .flag(kReuseFirst)
@@ -389,9 +393,11 @@ Tensor detail::all_reduce_labelled(const Tensor& x, ReduceOp op, const std::shar
 }
 
 Tensor detail::start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& e,
-                                const std::string& label, bool ordered, SourceLocation loc) {
+                                const std::string& label, bool ordered, double divisor,
+                                SourceLocation loc) {
   if (alone(e)) return x;
-  return call_row(all_reduce_start_row, x, {.ordered = ordered, .label = label}, e, loc);
+  return call_row(all_reduce_start_row, x, {.ordered = ordered, .divisor = divisor, .label = label},
+                  e, loc);
 }
 Tensor detail::wait_all_reduce(const Tensor& started, const std::shared_ptr<Engine>& e,
                                SourceLocation loc) {

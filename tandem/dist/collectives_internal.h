@@ -16,9 +16,10 @@ Tensor all_reduce_labelled(const Tensor& x, ReduceOp op, const std::shared_ptr<E
                            SourceLocation loc = SourceLocation::here());
 
 /// The sum of the ranks' x in two calls, for programs: what is recorded between them runs while the
-/// ranks exchange x. `label` names it in messages, `ordered` is CallOptions'.
+/// ranks exchange x. `label` names it in messages, `ordered` and `divisor` are CallOptions'; a
+/// divisor is for x of the host.
 Tensor start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& group,
-                        const std::string& label, bool ordered,
+                        const std::string& label, bool ordered, double divisor = 1,
                         SourceLocation loc = SourceLocation::here());
 Tensor wait_all_reduce(const Tensor& started, const std::shared_ptr<Engine>& group,
                        SourceLocation loc = SourceLocation::here());

@@ -9,6 +9,7 @@
 #include "tandem/base/error.h"
 #include "tandem/dist/network_internal.h"
 #include "tandem/dist/queued_engine_internal.h"
+#include "tandem/dist/reduce_internal.h"
 
 namespace tandem::distributed {
 
@@ -53,6 +54,9 @@ Work Engine::checked(Call c) {
   const bool reduces = c.kind == CallKind::all_reduce || c.kind == CallKind::reduce_scatter;
   TD_CHECK(!reduces || c.out.dtype != DType::b8, DType,
            "{} {} expects numbers, got bool\nSend them as uint8.", name, to_string(c.op));
+  TD_CHECK(c.options.divisor == 1 || (reduces && c.op == ReduceOp::sum && is_floating(c.out.dtype)),
+           Value, "{} {} of {} got a divisor, which sums of floating numbers have", name,
+           to_string(c.op), tandem::to_string(c.out.dtype));
   ++calls_;
   return submit(std::move(c));
 }
@@ -148,6 +152,7 @@ class SingleEngine final : public Engine {
     TD_CHECK(reason_.empty(), Io, "{}", reason_);
     if (c.out.data != c.in.data && c.out.count > 0)
       std::memmove(c.out.data, c.in.data, c.out.bytes());
+    if (c.options.divisor != 1) divide(c.out, c.options.divisor);
     return Work();
   }
 

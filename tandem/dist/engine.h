@@ -49,6 +49,8 @@ struct CallOptions {
   std::string label = "";  ///< what messages call it: "bucket 2"
   double timeout = 0;      ///< seconds that it may take; 0: the engine's
   bool ordered = false;    ///< add up by the tree, whatever the engine
+  /// What sums of floating numbers are divided by, after they are rounded to their dtype.
+  double divisor = 1;
 };
 
 /// One call, as engines see it: checked, with the sizes of both sides.

@@ -38,6 +38,17 @@ const std::vector<KnownBlock>& known_layers() {
         {"linear2", RowwiseParallel{}},
         {"self_attn", AttentionParallel{}},
         {"multihead_attn", AttentionParallel{}, true}}},
+      // Llama and its relatives: each rank norms heads of its own with weights that all have
+      {{{"self_attn.q_proj", ColwiseParallel{}},
+        {"self_attn.k_proj", ColwiseParallel{}},
+        {"self_attn.v_proj", ColwiseParallel{}},
+        {"self_attn.o_proj", RowwiseParallel{}},
+        {"self_attn.q_norm", SequenceParallel{}, true},
+        {"self_attn.k_norm", SequenceParallel{}, true}},
+       true},
+      {{{"mlp.gate_proj", ColwiseParallel{}},
+        {"mlp.up_proj", ColwiseParallel{}},
+        {"mlp.down_proj", RowwiseParallel{}}}},
       // BERT
       {{{"attention.self.query", ColwiseParallel{}},
         {"attention.self.key", ColwiseParallel{}},
@@ -92,7 +103,7 @@ ParallelPlan known_plan(nn::Module& net, int64_t ranks) {
   TD_CHECK(
       !plan.empty(), Unsupported,
       "no plan is known that spreads the layers of a {} over ranks: none of its blocks has the "
-      "names of GPT's, BERT's or nn::Transformer's layers and says how many heads it has\n"
+      "names of GPT's, BERT's, Llama's or nn::Transformer's layers and says how many heads it has\n"
       "Leave tensor parallel out "
       "(tp = 1), or write a plan for it: distributed::parallelize_module().",
       net.type());

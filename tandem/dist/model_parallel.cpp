@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "tandem/base/error.h"
 #include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/known_plans.h"
+#include "tandem/dist/objects.h"
 #include "tandem/dist/pipeline.h"
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/ops/ops.h"
@@ -31,11 +34,23 @@ DeviceMesh mesh_of(const ModelParallelSizes& s, const std::shared_ptr<Engine>& w
   return init_device_mesh({s.pp, ranks / parts, s.tp}, {"pp", "dp", "tp"}, world);
 }
 
-// The states of an optimizer by the shapes that its parameters have now.
-void renew_states(optim::Optimizer& optimizer) {
-  const std::vector<Param> params = optimizer.params();
-  optimizer.replace_params(params);
+// Zeros of a shape in the memory of one element.
+Tensor blank(const Shape& shape, DType dtype) { return zeros({}, dtype).expand(shape); }
+
+// "h.0.c_fc.weight" of "h.0.c_fc.weight.exp_avg".
+std::string owner_name(const std::string& entry) {
+  return entry.substr(0, std::min(entry.rfind('.'), entry.size()));
 }
+
+/// The parameters that a module has itself.
+struct OwnCells : nn::MemberVisitor {
+  std::vector<const Cell*> found;
+  void param(const std::string&, Param& p) override {
+    if (p.defined()) found.push_back(p.cell().get());
+  }
+  void buffer(const std::string&, Buffer&) override {}
+  void child(const std::string&, nn::Module&) override {}
+};
 
 // Add up the gradients of all ranks, in one call.
 void sum_over_stages(const std::vector<Param>& params, DType dtype,
@@ -79,6 +94,8 @@ struct ModelParallel::Stages {
   int64_t first = 0, end = 0;            ///< this rank's blocks
   std::map<const Cell*, int64_t> owner;  ///< of parameters and buffers of blocks: the stage
   std::vector<Param> outside;            ///< trained parameters that no block has
+  std::vector<Param> elsewhere;          ///< of blocks of other stages: blank here
+  std::map<const Cell*, Param> parked;   ///< which of them an empty one of the optimizer stands for
   Part part;
   // Of a forward pass:
   Tensor entering, leaving, before;
@@ -137,6 +154,7 @@ ModelParallel::ModelParallel(nn::Module& net, ModelParallelSizes sizes,
   broadcast_cells(*world, cells, "parameters");
   slices_ = parallelize_module(net, plan, mesh_["tp"]);
   set_hooks(true);
+  drop_elsewhere();
 }
 
 ModelParallel::~ModelParallel() {
@@ -180,13 +198,41 @@ void ModelParallel::cut(nn::Module& net) {
     for (const Param& p : block.parameters()) belongs(p.cell().get());
     for (const Buffer& b : block.buffers()) belongs(b.cell().get());
   }
-  std::map<const Cell*, bool> known;
+  check_outside(net, paths);
+  std::set<const Cell*> known;
   for (const auto& [name, p] : net.named_parameters()) {
     const auto owner = s.owner.find(p.cell().get());
-    if (owner != s.owner.end() && owner->second != stage) elsewhere_.push_back(name);
-    if (owner == s.owner.end() && p.requires_grad() && known.emplace(p.cell().get(), true).second)
-      s.outside.push_back(p);
+    const bool fresh = known.insert(p.cell().get()).second;
+    if (owner == s.owner.end()) {
+      if (fresh && p.requires_grad()) s.outside.push_back(p);
+    } else if (owner->second != stage) {
+      elsewhere_.push_back(name);
+      if (fresh) s.elsewhere.push_back(p);
+    }
   }
+}
+
+// What a block has belongs to one stage: nothing outside of the blocks may compute with it.
+void ModelParallel::check_outside(nn::Module& net, const std::vector<std::string>& blocks) const {
+  for (const auto& [path, m] : net.named_modules()) {
+    const bool in_block = std::any_of(
+        blocks.begin(), blocks.end(),
+        [&path = path](const std::string& b) { return path == b || path.starts_with(b + "."); });
+    if (in_block) continue;
+    OwnCells own;
+    m->visit_members(own);
+    for (const Cell* cell : own.found)
+      TD_CHECK(!stages_->owner.contains(cell), Unsupported,
+               "'{}' shares a parameter with a block of the pipeline\nLeave pipeline parallel out "
+               "(pp = 1).",
+               path.empty() ? net.type() : path);
+  }
+}
+
+void ModelParallel::drop_elsewhere() {
+  if (!stages_) return;
+  const NoGradGuard no_grad;
+  for (const Param& p : stages_->elsewhere) p.cell()->replace(blank(p.shape(), p.dtype()));
 }
 
 void ModelParallel::set_hooks(bool on) {
@@ -291,40 +337,105 @@ void ModelParallel::reshard() {
   if (!whole_) return;
   slices_.reshard();
   set_hooks(true);
+  drop_elsewhere();
   whole_ = false;
+}
+
+// The stage that has the parameter to which an entry of an optimizer's state belongs, by the name
+// of the parameter.
+std::map<std::string, int64_t> ModelParallel::owners() const {
+  std::map<std::string, int64_t> out;
+  for (const auto& [name, p] : net_.named_parameters())
+    if (const auto at = stages_->owner.find(p.cell().get()); at != stages_->owner.end())
+      out[name] = at->second;
+  return out;
 }
 
 StateDict ModelParallel::optim_state_dict(const optim::Optimizer& optimizer) const {
   const NoGradGuard no_grad;
-  StateDict all = slices_.optim_state_dict(optimizer);
-  if (!stages_) return all;
-  std::map<std::string, int64_t> owners;
-  for (const auto& [name, p] : net_.named_parameters())
-    if (const auto at = stages_->owner.find(p.cell().get()); at != stages_->owner.end())
-      owners[name] = at->second;
-  for (auto& [name, value] : all) {
-    const auto owner = owners.find(name.substr(0, std::min(name.rfind('.'), name.size())));
-    if (owner != owners.end())
-      all[name] = broadcast(value, static_cast<int>(owner->second), mesh_["pp"]);
+  const StateDict own = slices_.optim_state_dict(optimizer);
+  if (!stages_) return own;
+  const std::map<std::string, int64_t> owner = owners();
+  const int64_t stage = mesh_.get_local_rank("pp");
+  StateDict all;
+  std::string mine;  // what this stage alone can say: a line for each entry
+  for (const auto& [name, value] : own) {
+    const auto at = owner.find(owner_name(name));
+    if (at != owner.end() && at->second != stage) continue;
+    all[name] = value;
+    if (at == owner.end()) continue;
+    mine += fmt::format("{} {}", static_cast<int>(value.dtype()), value.dim());
+    for (const int64_t size : value.sizes()) mine += fmt::format(" {}", size);
+    mine += " " + name + "\n";
+  }
+  const std::vector<std::string> texts = all_gather_text(*mesh_["pp"], mine, "optimizer's state");
+  for (size_t from = 0; from < texts.size(); ++from) {
+    std::istringstream lines(texts[from]);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      int dtype = 0, dims = 0;
+      words >> dtype >> dims;
+      Shape shape;
+      for (int64_t size = 0; dims > 0 && words >> size; --dims) shape.push_back(size);
+      std::string name;
+      std::getline(words >> std::ws, name);
+      const Tensor* value = all.find(name);
+      all[name] = broadcast(value ? *value : blank(shape, static_cast<DType>(dtype)),
+                            static_cast<int>(from), mesh_["pp"]);
+    }
   }
   return all;
 }
 
 StateDict ModelParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
                                               const StateDict& whole) const {
-  return slices_.parts_of_optim_state(optimizer, whole);
+  StateDict parts = slices_.parts_of_optim_state(optimizer, whole);
+  if (!stages_ || stages_->parked.empty()) return parts;
+  const std::map<std::string, int64_t> owner = owners();
+  const StateDict own = optimizer.state_dict();
+  StateDict out;
+  for (const auto& [name, value] : parts) {
+    const auto at = owner.find(owner_name(name));
+    const bool here = at == owner.end() || at->second == mesh_.get_local_rank("pp");
+    const Tensor* empty = own.find(name);
+    if (here || (empty && empty->shape() == value.shape()))
+      out[name] = value;
+    else if (empty)
+      out[name] = *empty;
+  }
+  return out;
 }
 
+// What other stages update is replaced by empty parameters of the same names.
 void ModelParallel::shard_optimizer(optim::Optimizer& optimizer) {
+  const NoGradGuard no_grad;
   const StateDict state = optimizer.state_dict();
-  renew_states(optimizer);
-  slices_.load_optim_state_dict(optimizer, state);
+  std::vector<Param> params = optimizer.params();
+  for (Param& p : params) {
+    if (!stages_ || std::find(stages_->elsewhere.begin(), stages_->elsewhere.end(), p) ==
+                        stages_->elsewhere.end())
+      continue;
+    if (p.dim() == 0) continue;
+    Shape none = p.shape();  // as many dimensions: some optimizers look at them
+    none[0] = 0;
+    Param empty(zeros(none, p.dtype()), p.requires_grad());
+    empty.cell()->name = p.name();
+    stages_->parked[empty.cell().get()] = std::exchange(p, empty);
+  }
+  optimizer.replace_params(params);
+  optimizer.load_state_dict(parts_of_optim_state(optimizer, state));
 }
 
 void ModelParallel::unshard_optimizer(optim::Optimizer& optimizer) {
   const StateDict state = optim_state_dict(optimizer);
   unshard();
-  renew_states(optimizer);
+  std::vector<Param> params = optimizer.params();
+  if (stages_)
+    for (Param& p : params)
+      if (const auto at = stages_->parked.find(p.cell().get()); at != stages_->parked.end())
+        p = at->second;
+  optimizer.replace_params(params);  // states of the shapes that they have now
+  if (stages_) stages_->parked.clear();
   optimizer.load_state_dict(state);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,8 +20,9 @@ struct ModelParallelSizes {
 };
 
 /// The net itself computes: a rank of a pipeline runs its forward, of which blocks of other ranks
-/// are left out. A rank updates the slices of its blocks, and what lies outside of all blocks,
-/// which every rank has and updates alike.
+/// are left out. A rank has and updates the slices of its blocks, and what lies outside of all
+/// blocks, which every rank has and updates alike; parameters of other stages' blocks keep their
+/// shapes and are zeros without memory of their own until unshard().
 class TD_API ModelParallel {
  public:
   /// Rank 0's values go to all. The net must outlive this. Throws Value where tp * pp does not
@@ -70,6 +72,9 @@ class TD_API ModelParallel {
  private:
   struct Stages;
   void cut(nn::Module& net);
+  void check_outside(nn::Module& net, const std::vector<std::string>& blocks) const;
+  void drop_elsewhere();
+  std::map<std::string, int64_t> owners() const;
   void set_hooks(bool on);
 
   nn::Module& net_;

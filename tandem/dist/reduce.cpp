@@ -57,6 +57,13 @@ void reduce_block(std::span<const void* const> parts, int64_t at, N n, ReduceOp 
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<A>(from[i]);
     return;
   }
+  if constexpr (std::is_same_v<T, A>)
+    if (op == ReduceOp::sum && parts.size() == 2) {
+      const T* __restrict a = elements(0);
+      const T* __restrict b = elements(1);
+      for (int64_t i = 0; i < n; ++i) to[i] = combine(a[i], b[i], ReduceOp::sum);
+      return;
+    }
   const size_t half = std::bit_floor(parts.size() - 1);
   reduce_block<T>(parts.first(half), at, n, op, to);
   if constexpr (std::is_same_v<T, A>)
@@ -69,10 +76,31 @@ void reduce_block(std::span<const void* const> parts, int64_t at, N n, ReduceOp 
     for (int64_t i = 0; i < n; ++i) to[i] = combine(to[i], right[i], op);
 }
 
+// to[i] = from[i], rounded to T, then divided.
+template <class T, class A, class N>
+void store_block(const A* __restrict from, N n, double divisor, T* __restrict to) {
+  if constexpr (!std::is_integral_v<T>) {
+    int exponent = 0;
+    if (divisor != 1 && std::frexp(divisor, &exponent) == 0.5) {  // the same bits, and faster
+      const A by = static_cast<A>(1 / divisor);
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = static_cast<T>(static_cast<A>(static_cast<T>(from[i])) * by);
+      return;
+    }
+    if (divisor != 1) {
+      const A d = static_cast<A>(divisor);
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = static_cast<T>(static_cast<A>(static_cast<T>(from[i])) / d);
+      return;
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
+}
+
 }  // namespace
 
 void reduce_parts(std::span<const void* const> parts, void* out, int64_t n, DType dtype,
-                  ReduceOp op) {
+                  ReduceOp op, double divisor) {
   visit_dtype(dtype, [&](auto tag) {
     using T = decltype(tag);
     if constexpr (std::is_same_v<T, bool>) {
@@ -82,8 +110,7 @@ void reduce_parts(std::span<const void* const> parts, void* out, int64_t n, DTyp
       A sum[kBlock];
       const auto block = [&](int64_t at, auto m) {
         reduce_block<T>(parts, at, m, op, sum);
-        T* to = static_cast<T*>(out) + at;
-        for (int64_t i = 0; i < m; ++i) to[i] = static_cast<T>(sum[i]);
+        store_block(sum, m, divisor, static_cast<T*>(out) + at);
       };
       int64_t at = 0;
       for (; at + kBlock <= n; at += kBlock) block(at, WholeBlock());

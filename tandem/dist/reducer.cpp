@@ -54,23 +54,24 @@ bool Reducer::paused() const {
   return pause_->on;
 }
 
-void Reducer::begin() {
+void Reducer::begin(double divisor) {
+  divisor_ = divisor;
   if (!is_tracing()) engine_.set_step(++steps_);
   std::fill(given_.begin(), given_.end(), 0);
   begin_pass();
 }
 
-void Reducer::end(double divisor) {
+void Reducer::end() {
   for (size_t i = params_.size(); i-- > 0;)
     if (!given_[i]) give(i, false);
-  end_pass(divisor);
+  end_pass();
 }
 
 void Reducer::reduce_all(double divisor) {
   const NoGradGuard no_grad;
-  begin();
+  begin(divisor);
   for (size_t i = params_.size(); i-- > 0;) give(i, params_[i].param.grad().defined());
-  end(divisor);
+  end();
 }
 
 // ---- what the walk tells
@@ -81,7 +82,7 @@ void Reducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph)
       !create_graph, Unsupported,
       "backward() of a DataParallel net with create_graph: reduced gradients have no graph\nCall "
       "it under no_sync(), or use grad().");
-  begin();
+  begin(engine_.size());
   std::vector<char> comes(params_.size(), 0);
   for (const GradSlot* s : reached) comes[index_of(*s)] = 1;
   for (size_t i = params_.size(); i-- > 0;)
@@ -103,7 +104,7 @@ void Reducer::walk_ends(bool failed) {
     if (!is_tracing()) engine_.abort("backward() has thrown there");
     return;
   }
-  end(engine_.size());
+  end();
 }
 
 // ---- buckets
@@ -231,8 +232,9 @@ void BucketReducer::launch_full() {
       continue;
     }
     if (!is_host(device_)) bring_to_host(b);
-    b.work = engine_.all_reduce({b.flat.impl()->data, b.elements, b.dtype}, ReduceOp::sum,
-                                {.label = fmt::format("bucket {}", next_), .ordered = ordered_});
+    b.work = engine_.all_reduce(
+        {b.flat.impl()->data, b.elements, b.dtype}, ReduceOp::sum,
+        {.label = fmt::format("bucket {}", next_), .ordered = ordered_, .divisor = divisor_});
   }
 }
 
@@ -278,7 +280,7 @@ void BucketReducer::settle_device() {
   if (left) ranks_->wait(current_stream(device_));
 }
 
-void BucketReducer::take_from_device(double divisor) {
+void BucketReducer::take_from_device() {
   std::vector<float> users(used_.begin(), used_.end());
   engine_
       .all_reduce({users.data(), static_cast<int64_t>(users.size()), DType::f32}, ReduceOp::sum,
@@ -286,7 +288,7 @@ void BucketReducer::take_from_device(double divisor) {
       .wait();
   ranks_->wait(current_stream(device_));
   for (Bucket& b : buckets_) {
-    const Tensor mean = b.flat / divisor;
+    const Tensor mean = b.flat / divisor_;
     b.flat = Tensor();
     for (const size_t i : b.params) {
       const Param& p = params_[i].param;
@@ -297,23 +299,22 @@ void BucketReducer::take_from_device(double divisor) {
   }
 }
 
-void BucketReducer::end_pass(double divisor) {
-  if (by_device() && !is_tracing()) return take_from_device(divisor);
+void BucketReducer::end_pass() {
+  if (by_device() && !is_tracing()) return take_from_device();
   for (Bucket& b : buckets_) {
     if (is_tracing()) {
-      take_traced(b, divisor);
+      take_traced(b);
       continue;
     }
     b.work.wait();
     b.work = Work();
-    take_views(b, divisor);
+    take_views(b);
   }
 }
 
-void BucketReducer::take_views(Bucket& b, double divisor) {
+void BucketReducer::take_views(Bucket& b) {
   const auto flags = static_cast<int64_t>(b.params.size());
   const std::vector<float> users = narrow(b.flat, 0, b.elements - flags, flags).to_vector<float>();
-  divide({b.flat.impl()->data, b.elements - flags, b.dtype}, divisor);
   const Tensor home = is_host(device_) ? b.flat : b.flat.to(device_);
   for (size_t k = 0; k < b.params.size(); ++k) {
     const size_t i = b.params[k];
@@ -341,15 +342,19 @@ void BucketReducer::launch_traced(size_t k) {
   // Without a library of its own a device's program brings values to the host for each call.
   const std::string label = fmt::format("bucket {}", k);
   b.flat = cat(parts, 0);
-  b.flat = overlaps() ? detail::start_all_reduce(b.flat, group_, label, ordered_)
-                      : detail::all_reduce_labelled(b.flat, ReduceOp::sum, group_, label, ordered_);
+  if (is_host(device_))
+    b.flat = detail::start_all_reduce(b.flat, group_, label, ordered_, divisor_);
+  else
+    b.flat = overlaps()
+                 ? detail::start_all_reduce(b.flat, group_, label, ordered_)
+                 : detail::all_reduce_labelled(b.flat, ReduceOp::sum, group_, label, ordered_);
 }
 
-void BucketReducer::take_traced(Bucket& b, double divisor) {
+void BucketReducer::take_traced(Bucket& b) {
   if (b.traced.empty()) return;
   const NoGradGuard no_grad;
   const Tensor sum = overlaps() ? detail::wait_all_reduce(b.flat, group_) : b.flat;
-  const Tensor mean = sum / divisor;
+  const Tensor mean = is_host(device_) ? sum : sum / divisor_;  // the engine has divided it
   b.flat = Tensor();
   int64_t at = 0;
   for (const size_t i : b.traced) {

@@ -45,7 +45,7 @@ class Reducer : public GradWatcher {
   virtual void begin_pass() = 0;
   /// A parameter's gradient of this rank is known: `used` says whether this pass has added to it.
   virtual void give(size_t i, bool used) = 0;
-  virtual void end_pass(double divisor) = 0;
+  virtual void end_pass() = 0;
 
   Reducer(std::vector<NamedParam> params, std::shared_ptr<Engine> engine);
   bool paused() const;
@@ -58,10 +58,11 @@ class Reducer : public GradWatcher {
   Engine& engine_;            ///< the group's
   std::vector<char> given_;   ///< parameters: in this pass
   std::vector<char> unsent_;  ///< parameters: gradients were added while paused
+  double divisor_ = 1;        ///< of this pass's sums
 
  private:
-  void begin();
-  void end(double divisor);
+  void begin(double divisor);
+  void end();
   /// A compiled program depends on it.
   struct Pause : RefCounted {
     bool on = false;
@@ -100,19 +101,19 @@ class BucketReducer final : public Reducer {
   void close_bucket(Bucket& b);
   void begin_pass() override;
   void give(size_t i, bool used) override;
-  void end_pass(double divisor) override;
+  void end_pass() override;
   void launch_full();
-  void take_views(Bucket& b, double divisor);
+  void take_views(Bucket& b);
   Tensor gradients_of(const Bucket& b) const;
   void bring_to_host(Bucket& b);
   void start_on_device(Bucket& b);
-  void take_from_device(double divisor);
+  void take_from_device();
   bool by_device() const { return ranks_ != nullptr; }
   /// Do calls run beside the backward pass?
   bool overlaps() const { return is_host(device_) || by_device(); }
   void settle_device();
   void launch_traced(size_t k);
-  void take_traced(Bucket& b, double divisor);
+  void take_traced(Bucket& b);
 
   Device device_;                       ///< of the parameters
   std::shared_ptr<DeviceRanks> ranks_;  ///< where buckets stay on the device

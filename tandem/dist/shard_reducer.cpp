@@ -67,9 +67,11 @@ void ShardReducer::launch_full() {
     Bucket& b = buckets_[k];
     if (b.given < u.params.size()) return;
     b.part = empty({u.part}, u.dtype);
-    b.work = engine_.reduce_scatter(
-        {b.flat.impl()->data, u.elements, u.dtype}, {b.part.impl()->data, u.part, u.dtype},
-        ReduceOp::sum, {.label = fmt::format("gradients of {}", u.name), .ordered = ordered_});
+    b.work = engine_.reduce_scatter({b.flat.impl()->data, u.elements, u.dtype},
+                                    {b.part.impl()->data, u.part, u.dtype}, ReduceOp::sum,
+                                    {.label = fmt::format("gradients of {}", u.name),
+                                     .ordered = ordered_,
+                                     .divisor = divisor_});
     sharded_.used_in_backward(k);
     // One whole gradient under way beside the one that is filled.
     if (sharded_.sharding() != Sharding::zero1 && k + 1 < units.size()) settle(buckets_[k + 1]);
@@ -82,7 +84,7 @@ void ShardReducer::settle(Bucket& b) {
   if (sharded_.sharding() != Sharding::zero1) b.flat = Tensor();
 }
 
-void ShardReducer::end_pass(double divisor) {
+void ShardReducer::end_pass() {
   engine_
       .all_reduce({users_.impl()->data, users_.numel(), users_.dtype()}, ReduceOp::sum,
                   {.label = "users of parameters"})
@@ -92,7 +94,6 @@ void ShardReducer::end_pass(double divisor) {
     const ShardedParams::Unit& u = sharded_.units()[k];
     Bucket& b = buckets_[k];
     settle(b);
-    divide({b.part.impl()->data, u.part, u.dtype}, divisor);
     for (const size_t i : u.params) {
       unsent_[i] = 0;
       if (users[i] == 0) continue;

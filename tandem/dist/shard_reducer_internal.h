@@ -23,7 +23,7 @@ class ShardReducer final : public Reducer {
   };
   void begin_pass() override;
   void give(size_t i, bool used) override;
-  void end_pass(double divisor) override;
+  void end_pass() override;
   void launch_full();
   void settle(Bucket& b);
 

@@ -285,19 +285,20 @@ class TcpEngine final : public QueuedEngine {
       if (monitor_.has_verdict()) throw_verdict();
       throw;
     }
+    if (c.options.divisor != 1) divide(c.out, c.options.divisor);
   }
 
   void reduce_small(const Call& c) {
     std::vector<Transfer> round;
     const std::vector<const void*> all = add_received(round, c.out, c.out, false);
     exchange(round);
-    reduce_parts(all, c.out.data, c.out.count, c.out.dtype, c.op);
+    reduce_parts(all, c.out.data, c.out.count, c.out.dtype, c.op, c.options.divisor);
   }
 
   void reduce_large(const Call& c) {
     if (near_ && c.out.bytes() >= kNearBytes) {
       const std::vector<uint64_t> at = addresses(c.out.data);
-      reduce_near(at, part_of(c.out, rank()), part_of(c.out, rank()), offset_of(c.out), c.op);
+      reduce_near(at, part_of(c.out, rank()), part_of(c.out, rank()), offset_of(c.out), c);
       said(1);
       for_others([&](int r) {
         const Array part = part_of(c.out, r);
@@ -309,7 +310,7 @@ class TcpEngine final : public QueuedEngine {
     const Array own = part_of(c.out, rank());
     const std::vector<const void*> all = add_received(round, c.out, own, true);
     exchange(round);
-    reduce_parts(all, own.data, own.count, own.dtype, c.op);
+    reduce_parts(all, own.data, own.count, own.dtype, c.op, c.options.divisor);
     gather_parts(c, 1, [&](int r) { return part_of(c.out, r); });
   }
 
@@ -317,12 +318,12 @@ class TcpEngine final : public QueuedEngine {
     std::vector<Transfer> round;
     const Array in{const_cast<void*>(c.in.data), c.in.count, c.in.dtype};
     if (near_ && in.bytes() >= kNearBytes) {
-      reduce_near(addresses(in.data), part_of(in, rank()), c.out, offset_of(in), c.op);
+      reduce_near(addresses(in.data), part_of(in, rank()), c.out, offset_of(in), c);
       return said(1);
     }
     const std::vector<const void*> all = add_received(round, in, part_of(in, rank()), true);
     exchange(round);
-    reduce_parts(all, c.out.data, c.out.count, c.out.dtype, c.op);
+    reduce_parts(all, c.out.data, c.out.count, c.out.dtype, c.op, c.options.divisor);
   }
 
   // Every rank's part to all. In a gather of phase 0 this rank's own part comes from `in`.
@@ -402,7 +403,7 @@ class TcpEngine final : public QueuedEngine {
   }
   // This rank's part of the reduction, piece by piece.
   void reduce_near(const std::vector<uint64_t>& at, const Array& own, const Array& to,
-                   size_t offset, ReduceOp op) {
+                   size_t offset, const Call& c) {
     const size_t each = size_of(own.dtype), piece = static_cast<size_t>(kNearChunk) * each;
     scratch_.resize(piece * static_cast<size_t>(size()));
     std::vector<const void*> all(static_cast<size_t>(size()));
@@ -416,7 +417,7 @@ class TcpEngine final : public QueuedEngine {
                   static_cast<size_t>(n) * each);
         all[static_cast<size_t>(r)] = here;
       });
-      reduce_parts(all, static_cast<char*>(to.data) + skip, n, own.dtype, op);
+      reduce_parts(all, static_cast<char*>(to.data) + skip, n, own.dtype, c.op, c.options.divisor);
     }
   }
 

@@ -49,8 +49,8 @@ struct RowwiseParallel {
 };
 /// The heads of an nn::MultiheadAttention, with its projections of both sides.
 struct AttentionParallel {};
-/// A layer that treats every step by itself (norms, dropout) on slices of time: its parameters'
-/// gradients are added over the ranks.
+/// A layer that treats every step by itself (norms, dropout) on slices of time, or every head on
+/// heads of this rank: its parameters' gradients are added over the ranks.
 struct SequenceParallel {
   Layout input = Layout::sequence;   ///< or replicated
   Layout output = Layout::sequence;  ///< or replicated, shared

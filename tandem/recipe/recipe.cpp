@@ -148,7 +148,11 @@ RecipeRun run_agent(const Recipe& recipe, const Registry& registry, Options& roo
   if (!folder.empty()) lock.emplace(folder);
   return run(agent, {.seed = static_cast<uint64_t>(seed),
                      .folder = folder,
-                     .files = [&] { return settings.files(); },
+                     .files =
+                         [&] {
+                           if (!folder.empty()) note_job(folder, recipe);
+                           return settings.files();
+                         },
                      .resume = {[&](const train::Snapshot& s) { settings.resume(s, folder); },
                                 [&] { return settings.text(); }},
                      .progress = progress});
@@ -245,7 +249,7 @@ RecipeRun train_parts(RecipeParts& parts, const std::string& folder, bool report
   try {
     run.fit = parts.trainer.fit(data.train, data.val);
   } catch (...) {
-    if (!told.empty()) report_anyway(told);
+    if (!told.empty() && holds_run(told)) report_anyway(told);  // not where it was refused
     throw;
   }
   if (!folder.empty())
@@ -263,9 +267,12 @@ RecipeRun train_parts(RecipeParts& parts, const std::string& folder, bool report
 
 // What a run leaves about itself, as soon as the folder is this process's own.
 struct FolderBegins : train::Callback {
+  const Recipe& recipe;
   std::string folder, data;  ///< `data`: data.json
-  FolderBegins(std::string f, std::string d) : folder(std::move(f)), data(std::move(d)) {}
+  FolderBegins(const Recipe& r, std::string f, std::string d)
+      : recipe(r), folder(std::move(f)), data(std::move(d)) {}
   void fit_begin(train::Trainer& t) override {
+    note_job(folder, recipe);
     write_file(folder + "/data.json", data);
     for (const char* name : {"/nonfinite.txt", "/nonfinite_batch.safetensors"})
       remove_folder(folder + name);  // of a part that failed
@@ -279,6 +286,7 @@ struct FolderBegins : train::Callback {
 
 /// Everything of a recipe that a run needs.
 struct Going {
+  const Recipe& recipe;
   RecipeParts& parts;
   const TrainerPart& part;
   const CompressPart& compress;
@@ -310,7 +318,7 @@ RecipeRun train_made(const Going& g,
     trainer.add(
         recipe_events(folder, g.parts.resolved, g.settings.files()[0].second, g.part.histograms));
     if (g.part.report) trainer.add(std::make_shared<train::WatchLayers>());
-    trainer.add(std::make_shared<FolderBegins>(folder, run_data_text(g.parts.data)));
+    trainer.add(std::make_shared<FolderBegins>(g.recipe, folder, run_data_text(g.parts.data)));
   }
   trainer.on_resume({[&](const train::Snapshot& s) {
                        g.settings.resume(s, folder);
@@ -418,8 +426,8 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     samples = recipe_samples(train_o, model, data.facts, folder, part.samples);
   std::vector<ResumedRates> rates;
   for (size_t k = 0; k < optimizers.made.size(); ++k) rates.emplace_back(settings, optimizers, k);
-  RecipeRun run =
-      train_made({parts, part, compress, optimizers, settings, rates, samples, main}, callbacks);
+  RecipeRun run = train_made(
+      {recipe, parts, part, compress, optimizers, settings, rates, samples, main}, callbacks);
   if (!options.folder.empty() && !run.fit.interrupted && main)
     for (const std::string& name : exports) registry.exporter.at(name)(folder);
   return run;

@@ -11,6 +11,10 @@ namespace tandem::recipe {
 
 using runs::SettingChange;
 
+/// Leaves in a run's folder which job writes it, if one does (`tandem launch`), for a restart to
+/// find it. What is refused before a run begins leaves nothing.
+void note_job(const std::string& folder, const Recipe& recipe);
+
 class RunSettings {
  public:
   /// `resolved` and `resumable` grow while the recipe is read: they are looked at later.

@@ -90,16 +90,12 @@ std::string chosen_folder(const Recipe& r, const TrainOptions& o) {
   return o.resume;
 }
 
-std::string own_run_folder(const Recipe& r, const TrainOptions& o) {
-  std::string folder = chosen_folder(r, o);
-  if (const std::string job = distributed::job_id(); !job.empty()) {
-    make_folders(folder);
-    write_file(folder + kJobFile, job_line(job, r));
-  }
-  return folder;
-}
-
 }  // namespace
+
+void note_job(const std::string& folder, const Recipe& recipe) {
+  if (const std::string job = distributed::job_id(); !job.empty())
+    write_file(folder + kJobFile, job_line(job, recipe));
+}
 
 bool holds_run(const std::string& folder) {
   return file_exists(folder + "/STATUS") || file_exists(folder + "/checkpoints");
@@ -117,9 +113,9 @@ bool is_data_parallel(const Recipe& recipe) {
 }
 
 std::string run_folder(const Recipe& r, const TrainOptions& o) {
-  if (!is_data_parallel(r)) return own_run_folder(r, o);
+  if (!is_data_parallel(r)) return chosen_folder(r, o);
   distributed::Engine& all = *distributed::world();  // rank 0 decides
-  return distributed::broadcast_text(all, all.rank() == 0 ? own_run_folder(r, o) : "",
+  return distributed::broadcast_text(all, all.rank() == 0 ? chosen_folder(r, o) : "",
                                      "the run's folder");
 }
 

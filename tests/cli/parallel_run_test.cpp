@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trainer.parallel` of recipes: a net whose layers are spread over ranks has the figures of one
-// rank, resumes on any number of them, and what cannot be spread is refused with what to do.
+// rank, resumes on any number of them, and what cannot be spread is refused with what to do and
+// leaves no folder.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -76,6 +77,8 @@ TEST_F(ParallelRun, SaysWhatItCannotSpread) {
     const Result r = train(ranks, more, recipe);
     EXPECT_NE(r.code, 0) << r.text;
     EXPECT_TRUE(tandem::has(r.text, text)) << r.text;
+    EXPECT_FALSE(tandem::has(r.text, "there is no report")) << r.text;
+    EXPECT_TRUE(!fs::exists(folder_ / "runs") || fs::is_empty(folder_ / "runs")) << text;
   };
   refused(2, "trainer.parallel=tp=2", digits, "no plan is known that spreads the layers of a MLP");
   refused(1, "trainer.parallel=tp=2", "", "Start it with tandem launch -n 2");

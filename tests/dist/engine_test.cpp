@@ -75,6 +75,48 @@ TEST_P(Calls, OrderedSumsHaveTheBitsOfTheTree) {
       options);
 }
 
+// What a call divides has the bits of a division after it, on this side of every limit of sizes.
+template <class T>
+void expect_divided(Engine& e) {
+  for (const int64_t count : {60, 24000, 240000})
+    for (const double divisor : {2.0, 3.0}) {
+      std::vector<T> x(static_cast<size_t>(count)), part(x.size() / static_cast<size_t>(e.size()));
+      for (int64_t i = 0; i < count; ++i)
+        x[static_cast<size_t>(i)] =
+            T(PhiloxStream(static_cast<uint64_t>(e.rank()), 1, static_cast<uint64_t>(i))
+                  .next_normal());
+      const std::vector<T> own = x;
+      std::vector<T> want = x;
+      const CallOptions o{.ordered = true, .divisor = divisor};
+      e.all_reduce(array_of(x), ReduceOp::sum, o).wait();
+      e.all_reduce(array_of(want), ReduceOp::sum, {.ordered = true}).wait();
+      divide(array_of(want), divisor);
+      ASSERT_EQ(0, std::memcmp(x.data(), want.data(), want.size() * sizeof(T))) << count;
+      if (count % e.size() != 0) continue;
+      std::vector<T> in = own;
+      e.reduce_scatter(ConstArray(array_of(in)), array_of(part), ReduceOp::sum, o).wait();
+      const T* mine = want.data() + part.size() * static_cast<size_t>(e.rank());
+      ASSERT_EQ(0, std::memcmp(part.data(), mine, part.size() * sizeof(T))) << count;
+    }
+}
+TEST_P(Calls, DividedSumsHaveTheBitsOfADivisionAfterwards) {
+  run_ranks(
+      GetParam().n,
+      [](const std::shared_ptr<Engine>& e) {
+        expect_divided<float>(*e);
+        expect_divided<double>(*e);
+        expect_divided<Half>(*e);
+        std::vector<int64_t> whole(3, 1);
+        std::vector<float> most(3, 1);
+        const auto refused = [&](Array a, ReduceOp op) {
+          return thrown([&] { e->all_reduce(a, op, {.divisor = 2}); }, ErrorKind::Value);
+        };
+        EXPECT_TRUE(has(refused(array_of(whole), ReduceOp::sum), "sums of floating numbers have"));
+        EXPECT_TRUE(has(refused(array_of(most), ReduceOp::max), "all_reduce max of float32"));
+      },
+      options);
+}
+
 TEST_P(Calls, HalvesAreSummedInFloat) {
   if (GetParam().n != 3) return;
   run_ranks(

@@ -15,6 +15,7 @@
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
+#include "tandem/tensor/allocator.h"
 #include "tests/dist/ranks_helper.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
@@ -81,6 +82,20 @@ using AnyPretrained = std::unique_ptr<models::PretrainedModel>;
 AnyPretrained pretrained(const std::string& config) {
   return models::from_config(models::ModelConfig::from_json(config));
 }
+/// Llama or a relative of it; groups of two heads share keys and values.
+struct SmallLlama {
+  std::string family = "llama", classes = "Llama", own;
+  AnyPretrained make() const {
+    return pretrained(fmt::format(R"({{"model_type": "{}", "architectures": ["{}ForCausalLM"],
+        "vocab_size": 31, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 24,
+        "max_position_embeddings": 16{}}})",
+                                  family, classes, own));
+  }
+  static Tensor loss(models::PretrainedModel& net, const Tensor& x) {
+    return cross_entropy(net.forward({.input_ids = x}).flatten(0, 1), ((x * 3 + 1) % 31).flatten());
+  }
+};
 struct SmallBert {
   static AnyPretrained make() {
     return pretrained(R"({"model_type": "bert", "architectures": ["BertForMaskedLM"],
@@ -88,7 +103,7 @@ struct SmallBert {
         "intermediate_size": 36, "max_position_embeddings": 16})");
   }
   static Tensor loss(models::PretrainedModel& net, const Tensor& x) {
-    return cross_entropy(net.forward({.input_ids = x}).flatten(0, 1), ((x * 3 + 1) % 31).flatten());
+    return SmallLlama::loss(net, x);
   }
 };
 
@@ -109,12 +124,12 @@ struct SpreadRun {
 
 // 20 steps of one net on pp x dp x tp ranks, clipped: losses, and the whole states of the end.
 template <class Case>
-SpreadRun train_on(int pp, int dp, int tp) {
+SpreadRun train_on(int pp, int dp, int tp, const Case& c) {
   SpreadRun result;
   std::mutex lock;
   run_ranks(pp * dp * tp, [&](const Group& e) {
     manual_seed(e->rank() == 0 ? 5 : 6);  // rank 0's values count
-    auto made = Case::make();
+    auto made = c.make();
     nn::Module& net = module_of(made);
     optim::AdamW opt(net.parameters(), {.lr = 3e-3, .eps = 1e-4});
     ModelParallel spread(net, {.tp = tp, .pp = pp}, e);
@@ -161,13 +176,13 @@ SpreadRun train_on(int pp, int dp, int tp) {
 }
 
 template <class Case>
-void expect_one_ranks(const std::vector<std::array<int, 3>>& sizes) {
-  const SpreadRun one = train_on<Case>(1, 1, 1);
+void expect_one_ranks(const std::vector<std::array<int, 3>>& sizes, const Case& c = {}) {
+  const SpreadRun one = train_on(1, 1, 1, c);
   ASSERT_EQ(one.losses.size(), 20u);
   EXPECT_LT(one.losses.back(), one.losses.front());
   for (const auto& [pp, dp, tp] : sizes) {
     SCOPED_TRACE(fmt::format("pp {} dp {} tp {}", pp, dp, tp));
-    const SpreadRun spread = train_on<Case>(pp, dp, tp);
+    const SpreadRun spread = train_on(pp, dp, tp, c);
     ASSERT_EQ(spread.losses.size(), 20u);
     for (size_t i = 0; i < 20; ++i) EXPECT_NEAR(spread.losses[i], one.losses[i], 1e-5) << i;
     EXPECT_NEAR(spread.norm, one.norm, 1e-4);
@@ -191,6 +206,23 @@ TEST(ModelParallel, DecoderLayersAreThoseOfOneRank) {
   expect_one_ranks<SmallDecoder>({{1, 1, 2}, {1, 1, 4}});
 }
 
+TEST(ModelParallel, LlamaIsThatOfOneRank) { expect_one_ranks<SmallLlama>({{1, 1, 2}, {1, 2, 2}}); }
+TEST(ModelParallel, RelativesOfLlamaAreThoseOfOneRank) {
+  const SmallLlama relatives[] = {
+      {"mistral", "Mistral", R"(, "sliding_window": 3)"},
+      {"mixtral", "Mixtral", R"(, "num_local_experts": 4)"},  // experts stay whole
+      {"qwen2", "Qwen2", ""},                                 // biases
+      {"qwen3", "Qwen3", ""},                                 // norms of heads
+      {"gemma", "Gemma", ""},                                 // an embedding that is the output
+      {"gemma2", "Gemma2", R"(, "sliding_window": 3)"},       // scores that are bounded
+      {"gemma3_text", "Gemma3", R"(, "sliding_window": 3)"},
+  };
+  for (const SmallLlama& relative : relatives) {
+    SCOPED_TRACE(relative.family);
+    expect_one_ranks({{1, 1, 2}}, relative);
+  }
+}
+
 TEST(ModelParallel, BertIsThatOfOneRank) { expect_one_ranks<SmallBert>({{1, 1, 2}, {1, 1, 3}}); }
 
 TEST(ModelParallel, HeadsThatDoNotDivideAreRefused) {
@@ -198,8 +230,11 @@ TEST(ModelParallel, HeadsThatDoNotDivideAreRefused) {
     const auto refusal = [&](nn::Module& net) {
       return thrown([&] { const ModelParallel spread(net, {.tp = 4}, e); }, ErrorKind::Value);
     };
-    const AnyPretrained bert = SmallBert::make();
-    std::string text = refusal(bert->module());
+    const AnyPretrained llama = SmallLlama{}.make(), bert = SmallBert::make();
+    std::string text = refusal(llama->module());
+    EXPECT_TRUE(has(text, "'model.layers.0' has 4 heads of attention and 2 of keys")) << text;
+    EXPECT_TRUE(has(text, "Set tp to a divisor of 2.")) << text;
+    text = refusal(bert->module());
     EXPECT_TRUE(has(text, "has 6 heads of attention and 6 of keys")) << text;
     EXPECT_TRUE(has(text, "Set tp to a divisor of 6.")) << text;
     auto gpt = models::GPT({.vocabulary = 31, .context = 8, .layers = 1, .heads = 2, .width = 16});
@@ -256,6 +291,59 @@ TEST(ModelParallel, ARefusedPipelineLeavesNoHooks) {
   });
 }
 
+// Ranks share this process: together they hold one net, and one of each of Adam's moments.
+TEST(ModelParallel, AStageHoldsItsOwnBlocksAlone) {
+  struct Chain : nn::Module {
+    std::vector<nn::Linear> layers;
+    Chain() {
+      for (int i = 0; i < 4; ++i) layers.emplace_back(1024, 1024);
+      TD_REGISTER(layers);
+    }
+    Tensor forward(Tensor x) {
+      for (nn::Linear& l : layers) x = l(x);
+      return x;
+    }
+  };
+  constexpr double kNet = 4 * 4.0 * 1024 * 1024;
+  run_ranks(2, [&](const Group& e) {
+    const auto in_use = [&] {
+      e->barrier().wait();
+      const auto bytes = static_cast<double>(allocator_stats().in_use);
+      e->barrier().wait();
+      return bytes;
+    };
+    const double before = in_use();
+    const auto nets = [&] { return (in_use() - before) / kNet; };
+    Chain net;
+    optim::AdamW opt(net.parameters());
+    EXPECT_NEAR(nets(), 2 * 3, 0.1);
+    ModelParallel spread(net, {.pp = 2}, e);
+    spread.shard_optimizer(opt);
+    EXPECT_NEAR(nets(), 3, 0.1);
+    spread.step(2, 1, [&](int64_t, int64_t) { return net(ones({2, 1024})).mean(); });
+    EXPECT_NEAR(nets(), 4, 0.1) << "with gradients";
+    opt.step();
+    opt.zero_grad();
+    EXPECT_NEAR(nets(), 3, 0.1) << "after a step";
+    EXPECT_EQ(net.layers[0].weight.shape(), Shape({1024, 1024}));
+    spread.unshard();
+    EXPECT_NEAR(nets(), 4, 0.1) << "whole";
+    spread.reshard();
+    EXPECT_NEAR(nets(), 3, 0.1) << "again";
+  });
+}
+
+// A block's weight that something outside of it computes with belongs to two stages.
+TEST(ModelParallel, ParametersOfBlocksThatAreUsedElsewhereAreRefused) {
+  run_ranks(2, [](const Group& e) {
+    auto net = SmallGpt::make();
+    net.ln_f.weight = net.h[0].ln_1.weight;
+    EXPECT_TRUE(
+        has(thrown([&] { const ModelParallel spread(net, {.pp = 2}, e); }, ErrorKind::Unsupported),
+            "'ln_f' shares a parameter with a block of the pipeline"));
+  });
+}
+
 // Whole, changed by somebody, and in slices again.
 TEST(ModelParallel, ANetIsWholeForAWhile) {
   run_ranks(4, [](const Group& e) {
@@ -285,6 +373,9 @@ TEST(ModelParallel, WhatHasNoPlanIsRefusedByName) {
     };
     EXPECT_TRUE(has(thrown(with(mlp, {.tp = 2}), ErrorKind::Unsupported),
                     "no plan is known that spreads the layers of a Sequential"));
+    const AnyPretrained packed = SmallLlama{"phi3", "Phi3", ""}.make();
+    EXPECT_TRUE(
+        has(thrown(with(packed->module(), {.tp = 2}), ErrorKind::Unsupported), "no plan is known"));
     EXPECT_TRUE(
         has(thrown(with(mlp, {.pp = 2}), ErrorKind::Unsupported), "no list of equal layers"));
     auto gpt = SmallGpt::make();

@@ -16,6 +16,11 @@ class AttentionTest : public ::testing::Test {
 
 constexpr auto attend = scaled_dot_product_attention;
 
+Tensor drawn(const Shape& shape, uint64_t seed, DType dtype) {
+  const GeneratorGuard random({seed, 0});
+  return randn(shape).to(dtype);
+}
+
 TEST_F(AttentionTest, HandValues) {
   Tensor q = tensor({{1., 0.}}), k = tensor({{0., 1.}, {0., 2.}}), v = tensor({{2.}, {4.}});
   expect_close(attend(q, k, v, {}, 0, false, 0, false, SourceLocation::here()), tensor({{3.}}));
@@ -37,6 +42,42 @@ TEST_F(AttentionTest, SharedHeadsEqualRepeatedOnes) {
   Tensor want =
       scaled_dot_product_attention(q, repeat_interleave(k, 2, 1), repeat_interleave(v, 2, 1));
   expect_close(scaled_dot_product_attention(q, k, v, {}, 0, false, 0, true), want);
+}
+
+// In dtypes that kernels take; the derivatives of shared keys and values are sums over their heads.
+TEST_F(AttentionTest, GradientsOfSharedHeadsEqualThoseOfRepeatedOnes) {
+  struct Row {
+    Shape q, kv;
+    bool causal;
+  };
+  const Row rows[] = {
+      {{2, 4, 8, 4}, {2, 1, 8, 4}, true},        // one head for all
+      {{2, 4, 8, 4}, {2, 1, 8, 4}, false},       //
+      {{2, 4, 8, 4}, {2, 2, 8, 4}, true},        // pairs
+      {{1, 6, 70, 20}, {1, 1, 300, 20}, false},  // several blocks of queries and of keys
+      {{4, 8, 4}, {1, 8, 4}, true},              // the last leading dimension counts as heads
+      {{3, 4, 8, 4}, {1, 1, 8, 4}, true},        // shared by the rows of the batch, too
+  };
+  for (const Row& row : rows)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(
+          fmt::format("{} {} {}", row.q.to_string(), row.kv.to_string(), to_string(dtype)));
+      const auto gradients = [&](bool repeated) {
+        Param q(drawn(row.q, 1, dtype)), k(drawn(row.kv, 2, dtype)), v(drawn(row.kv, 3, dtype));
+        const int64_t n = row.q[row.q.rank() - 3].value() / row.kv[row.kv.rank() - 3].value();
+        const auto heads = [&](const Param& p) {
+          return repeated ? repeat_interleave(p.value(), n, -3) : p.value();
+        };
+        const Tensor y =
+            scaled_dot_product_attention(q.value(), heads(k), heads(v), {}, 0, row.causal, 0, true);
+        (y.to(DType::f32) * drawn(row.q, 4, DType::f32)).sum().backward();
+        return Tensors{q.grad(), k.grad(), v.grad()};
+      };
+      const Tensors shared = gradients(false), want = gradients(true);
+      const double near = dtype == DType::f32 ? 1e-4 : 6e-2;
+      for (size_t i = 0; i < shared.size(); ++i)
+        EXPECT_TRUE(allclose(shared[i].to(DType::f32), want[i].to(DType::f32), near, near)) << i;
+    }
 }
 
 TEST_F(AttentionTest, Gradients) {

@@ -156,27 +156,15 @@ bool Trainer::sharded() const {
 
 void Trainer::share_out() {
   if (options_.average.type != AverageKind::none) refuse_average();
-  if (ranks_->spread)
-    ranks_->spread->shard_optimizer(optimizer());
-  else
-    ranks_->model.shard_optimizer(optimizer());
-  if (scaler_)
-    scaler_->set_max_over_ranks(
-        ranks_->spread
-            ? [](const Tensor& x) { return distributed::all_reduce(x, distributed::ReduceOp::max); }
-            : ranks_->model.max_over_ranks());
+  ranks_->shard_optimizer(optimizer());
+  if (scaler_) scaler_->set_max_over_ranks(ranks_->max_over_ranks());
   compile_steps();  // the update's cells are others
 }
 
 // The run is over: model and optimizer are those of one rank again. All ranks call it.
 void Trainer::make_whole() {
   if (!sharded()) return;
-  if (ranks_->spread) {
-    ranks_->spread->unshard_optimizer(optimizer());
-  } else {
-    ranks_->model.unshard_optimizer(optimizer());
-    ranks_->model.restore();
-  }
+  ranks_->make_whole(optimizer());
   if (scaler_) scaler_->set_max_over_ranks({});
   compile_steps();
 }

@@ -35,9 +35,7 @@ void Trainer::save(std::optional<double> score) {
   const WholeSums whole(*this);
   const WholeParams here(*this);
   StateDict moments;
-  if (sharded())
-    moments = ranks_->spread ? ranks_->spread->optim_state_dict(optimizer())
-                             : ranks_->model.optim_state_dict(optimizer());
+  if (sharded()) moments = ranks_->optim_state_dict(optimizer());
   if (!checkpoints_) return;
   io::Json::Object metrics, callbacks;
   for (const auto& m : metrics_) metrics.emplace_back(m->name(), numbers(m->state()));
@@ -75,12 +73,12 @@ void Trainer::save(std::optional<double> score) {
 namespace {
 
 // A checkpoint holds whole moments; this rank takes its parts of them.
-template <class Sharded>
-void take_parts(const Sharded& model, const optim::Optimizer& optimizer, Snapshot& s) {
+template <class Ranks>
+void take_parts(Ranks& ranks, const optim::Optimizer& optimizer, Snapshot& s) {
   StateDict whole;
   for (const auto& [name, value] : s.optimizer)
     if (name.starts_with(kOptimizerPart)) whole[name.substr(kOptimizerPart.size())] = value;
-  for (const auto& [name, value] : model.parts_of_optim_state(optimizer, whole))
+  for (const auto& [name, value] : ranks.parts_of_optim_state(optimizer, whole))
     s.optimizer[std::string(kOptimizerPart) + name] = value;
 }
 
@@ -101,10 +99,7 @@ void Trainer::resume(Running& run) {
   if (resume_hooks_.before) resume_hooks_.before(*s);
   const std::vector<double> given = initial_rates(optimizers_);
   io::Json more;
-  if (sharded() && ranks_->spread)
-    take_parts(*ranks_->spread, optimizer(), *s);
-  else if (sharded())
-    take_parts(ranks_->model, optimizer(), *s);
+  if (sharded()) take_parts(*ranks_, optimizer(), *s);
   try {
     std::optional<WholeParams> here;  // which a checkpoint holds
     if (sharded() && ranks_->spread) here.emplace(*this);

@@ -111,13 +111,10 @@ Tensor Trainer::apply_update(optim::Optimizer& optimizer, const Tensor& loss, Te
   const bool watch = options_.on_nonfinite != OnNonFinite::off;
   Tensor norm;
   if (options_.clip_norm > 0)
-    norm = !sharded()       ? optim::clip_grad_norm_(optimizer.params(), options_.clip_norm)
-           : ranks_->spread ? ranks_->spread->clip_grad_norm_(options_.clip_norm)
-                            : ranks_->model.clip_grad_norm_(options_.clip_norm);
+    norm = sharded() ? ranks_->clip_grad_norm_(options_.clip_norm)
+                     : optim::clip_grad_norm_(optimizer.params(), options_.clip_norm);
   else if (watch)
-    norm = !sharded()       ? optim::get_total_norm(optimizer.params())
-           : ranks_->spread ? ranks_->spread->get_total_norm()
-                            : ranks_->model.get_total_norm();
+    norm = sharded() ? ranks_->get_total_norm() : optim::get_total_norm(optimizer.params());
   // The scaler holds back what is not finite by itself, and tries a smaller scale.
   if (scaler_) {
     scaler_->step(optimizer);

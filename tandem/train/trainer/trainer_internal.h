@@ -118,6 +118,31 @@ struct Trainer::Ranks {
   bool unsharded() const { return spread ? spread->unsharded() : model.unsharded(); }
   void unshard() { spread ? spread->unshard() : model.unshard(); }
   void reshard() { spread ? spread->reshard() : model.reshard(); }
+  // ---- whose parts a run updates: those of a net whose layers are spread, or of sharded
+  // parameters
+  void shard_optimizer(optim::Optimizer& o) {
+    spread ? spread->shard_optimizer(o) : model.shard_optimizer(o);
+  }
+  /// Model and optimizer are those of one rank again.
+  void make_whole(optim::Optimizer& o) {
+    if (spread) return spread->unshard_optimizer(o);
+    model.unshard_optimizer(o);
+    model.restore();
+  }
+  std::function<Tensor(const Tensor&)> max_over_ranks() const {
+    if (!spread) return model.max_over_ranks();
+    return [](const Tensor& x) { return distributed::all_reduce(x, distributed::ReduceOp::max); };
+  }
+  StateDict optim_state_dict(const optim::Optimizer& o) {
+    return spread ? spread->optim_state_dict(o) : model.optim_state_dict(o);
+  }
+  StateDict parts_of_optim_state(const optim::Optimizer& o, const StateDict& whole) {
+    return spread ? spread->parts_of_optim_state(o, whole) : model.parts_of_optim_state(o, whole);
+  }
+  Tensor get_total_norm() { return spread ? spread->get_total_norm() : model.get_total_norm(); }
+  Tensor clip_grad_norm_(double most) {
+    return spread ? spread->clip_grad_norm_(most) : model.clip_grad_norm_(most);
+  }
 };
 
 /// All parameters are here while it lives, where they are sharded over the ranks; all ranks make

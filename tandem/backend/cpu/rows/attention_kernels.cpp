@@ -35,10 +35,11 @@ struct Operand3 {
     const int lead = y.rank - 2;
     for (int d = 0; d < lead; ++d) {
       const int k = d - (y.rank - a.rank);
-      if (k < 0 || a.shape[k] == 1) continue;
+      const bool heads = d == lead - 1;  // one head is shared by all: gradients add up
+      if (k < 0 || (a.shape[k] == 1 && !heads)) continue;
       step[d] = a.strides[k];
       if (a.shape[k] == y.shape[d]) continue;
-      if (d != lead - 1 || y.shape[d] % a.shape[k] != 0) return false;
+      if (!heads || y.shape[d] % a.shape[k] != 0) return false;
       share = y.shape[d] / a.shape[k];
     }
     return true;
@@ -100,8 +101,8 @@ struct Attention {
         e(qa.shape[qa.rank - 1]),
         f(va.shape[va.rank - 1]),
         causal(a.causal) {
-    good = q.fill(qa, y) && k.fill(ka, y) && v.fill(va, y) && q.share == 1 && q.column == 1 &&
-           k.column == 1 && v.column == 1 && (!m || mask.fill(*m, y, queries, keys));
+    good = q.fill(qa, y) && k.fill(ka, y) && v.fill(va, y) && q.column == 1 && k.column == 1 &&
+           v.column == 1 && (!m || mask.fill(*m, y, queries, keys));
     for (int d = 0; d < lead; ++d) batches *= lead_size[d] = y.shape[d];
     good = good && batches > 0 && queries > 0 && keys > 0 && e > 0 && f > 0;
     scale = static_cast<float>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(e)));
