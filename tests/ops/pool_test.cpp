@@ -41,6 +41,33 @@ TEST_F(PoolTest, StridedInputs) {
   expect_close(avg_pool2d(last, 3, 1, 1), avg_pool2d(x, 3, 1, 1));
 }
 
+// Channels-last arrays have kernels of their own, whose last vector of channels overlaps with the
+// one before it, and which walk the windows of a row once where no edge cuts them.
+TEST_F(PoolTest, ChannelsLastIsWhatPlanesAre) {
+  struct Case {
+    int64_t kernel, stride, padding, step;
+  };
+  constexpr Case kCases[] = {{2, 2, 0, 1}, {3, 1, 1, 1}, {3, 2, 1, 1}, {2, 1, 1, 3}, {1, 2, 0, 1}};
+  for (const int64_t channels : {3, 4, 6, 8, 11, 16, 17, 31, 40})
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(::testing::Message() << channels << " channels, kernel " << c.kernel
+                                        << ", stride " << c.stride << ", step " << c.step);
+      const Tensor ties = round(randn({2, channels, 9, 8}) * 2);
+      const Tensor x = masked_fill(ties, ties == 5., NAN);
+      const Tensor last = x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+      const auto got = max_pool2d_with_indices(last, c.kernel, c.stride, c.padding, c.step);
+      const auto want = max_pool2d_with_indices(x, c.kernel, c.stride, c.padding, c.step);
+      EXPECT_EQ(got.indices.to_vector<int64_t>(), want.indices.to_vector<int64_t>());
+      for (const Tensor& y :
+           {got.output, max_pool2d(last, c.kernel, c.stride, c.padding, c.step)}) {
+        const std::vector<float> a = y.to_vector<float>(), b = want.output.to_vector<float>();
+        ASSERT_EQ(a.size(), b.size());
+        for (size_t i = 0; i < a.size(); ++i)
+          ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) << i;
+      }
+    }
+}
+
 TEST_F(PoolTest, Gradients) {
   Tensor x = ramp({1, 2, 5, 4});
   auto max = [](std::span<const Tensor> v) {

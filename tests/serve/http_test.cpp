@@ -2,6 +2,7 @@
 // HTTP/1.1: what is read, what is refused with which status, and that slow, greedy and vanishing
 // clients cost the others nothing.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -365,6 +366,41 @@ TEST_F(HttpServing, AnswersInPieces) {
   stalled->write({.body = "one "});
   EXPECT_THROW(slow->receive(), Error);
   EXPECT_TRUE(stalled->gone());
+  expect_healthy();
+}
+
+TEST_F(HttpServing, AnswersOfABatchGoTogether) {
+  start();
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (size_t i = 0; i < 4; ++i) {
+    clients.push_back(client());
+    clients[i]->send(request_text("GET", "/later", "h", "", {}));
+    ASSERT_TRUE(soon([&] { return kept() == i + 1; }));
+  }
+  const auto anything = [&] {
+    std::vector<pollfd> all;
+    for (const auto& c : clients) all.push_back({c->fd(), POLLIN, 0});
+    return poll(all.data(), all.size(), 50) > 0;
+  };
+  std::thread([&] {
+    const AnswersTogether together;
+    {
+      const AnswersTogether inner;
+      for (size_t i = 0; i < 2; ++i) kept_[i]->answer({.body = std::to_string(i)});
+    }
+    kept_[2]->write({.body = "in "});
+    kept_[2]->write({.body = "pieces "});
+    kept_[2]->answer({.body = "2"});
+    clients[3].reset();  // its answer finds nobody
+    kept_[3]->answer({.body = "3"});
+    clients.pop_back();
+    EXPECT_FALSE(anything()) << "the outer one holds them";
+  }).join();
+  EXPECT_EQ(clients[0]->receive().body, "0");
+  EXPECT_EQ(clients[1]->receive().body, "1");
+  EXPECT_EQ(clients[2]->receive().body, "in pieces 2");
+  EXPECT_EQ(clients[0]->post("/ok", "1").body, "1/ok");
+  kept_.clear();
   expect_healthy();
 }
 

@@ -4,10 +4,12 @@
 #include "tandem/serve/model/repository.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <filesystem>
 
+#include "tandem/base/parallel.h"
 #include "tandem/nn/nn.h"
 #include "tandem/onnx/export.h"
 #include "tandem/onnx/external.h"
@@ -107,6 +109,36 @@ TEST(Repository, OverwrittenFilesDoNoHarm) {
   const ModelVersionPtr v = r.find("m");
   const std::vector<Tensor> y = v->model->run(0, {ones({1, 64})}, 1);
   EXPECT_EQ(y[0].size(1), 8);
+}
+
+// Loading beside answers takes second place; what answers afterwards does not.
+TEST(Repository, ThreadsOfAModelLoadedLaterAnswerAtFullPriority) {
+  const TempFolder t;
+  put_model(t / "m/1/model.onnx", scale_model(2));
+  Repository r({.folder = t.path().string()});
+  r.load_all();
+  const auto rank = [] { return getpriority(PRIO_PROCESS, 0); };  // of this thread, on Linux
+  const int own = rank();
+  std::atomic<int> others{0};
+  const auto look = [&] {
+    if (rank() != own) ++others;
+  };
+  for (int i = 0; i < 2; ++i) {
+    std::atomic<bool> done{false};
+    r.find("m")->scheduler->submit({.inputs = {ones({1, 4})}, .done = [&](const JobResult& result) {
+                                      EXPECT_EQ(result.status, 200) << result.error;
+                                      look();
+                                      done = true;
+                                      done.notify_one();
+                                    }});
+    done.wait(false);
+    parallel_for(0, 64, 1, [&](int64_t, int64_t) { look(); });
+    r.load("m");
+  }
+  EXPECT_EQ(others, 0);
+  EXPECT_EQ(rank(), own);
+  put_model(t / "m/1/model.onnx", "no model");
+  EXPECT_THROW(r.load("m"), Error) << "what the other thread throws comes here";
 }
 
 // ---- batches

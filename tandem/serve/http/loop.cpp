@@ -70,13 +70,6 @@ void set_watch(int epoll, int op, int fd, uint64_t id, uint32_t events) {
 
 }  // namespace
 
-void Mailbox::post(Letter letter) {
-  const std::lock_guard hold(lock);
-  if (!loop) return;
-  letters.push_back(std::move(letter));
-  if (letters.size() == 1) loop->wake_up();
-}
-
 void HttpLoop::wake_up() noexcept {
   const uint64_t one = 1;
   if (::write(wake, &one, sizeof one) < 0) return;  // it is awake already

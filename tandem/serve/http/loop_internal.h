@@ -17,7 +17,7 @@ namespace tandem::serve {
 class HttpLoop;
 
 /// Answers wait here for the loop, which may be gone by then.
-struct Mailbox {
+struct Mailbox : std::enable_shared_from_this<Mailbox> {
   struct Letter {
     uint64_t connection;
     HttpResponse response;
@@ -29,7 +29,10 @@ struct Mailbox {
   int wake = -1;                          ///< an eventfd
   HttpLoop* loop = nullptr;               ///< nullptr: it is gone
   std::atomic<std::thread::id> thread{};  ///< the loop's, while it runs
+  /// Wakes the loop where it is the first; during an AnswersTogether of this thread, when that
+  /// ends.
   void post(Letter letter);
+  void post_all(std::vector<Letter> letters);
 };
 
 class HttpLoop {

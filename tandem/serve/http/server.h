@@ -77,6 +77,17 @@ class TD_API HttpExchange {
   std::atomic<bool> gone_{false};
 };
 using HttpExchangePtr = std::shared_ptr<HttpExchange>;
+/// While one lives, answers and pieces that its thread gives for a loop's thread are held; when the
+/// last of the thread ends, all go at once. So a batch of answers wakes a loop once, and does not
+/// take turns with it for a processor.
+class TD_API AnswersTogether {
+ public:
+  AnswersTogether();
+  ~AnswersTogether();
+  AnswersTogether(const AnswersTogether&) = delete;
+  AnswersTogether& operator=(const AnswersTogether&) = delete;
+};
+
 /// What it throws becomes a 500.
 using HttpHandler = std::function<void(const HttpExchangePtr&)>;
 /// The answer to what never became a request: a body in the protocol's form.

@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the files of a version to what answers requests.
 #include <malloc.h>
+#include <unistd.h>
+
+#include <exception>
+#include <thread>
 
 #include "tandem/base/clock.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/parallel.h"
 #include "tandem/serve/model/repository_internal.h"
 
 namespace tandem::serve {
+
+namespace {
+
+// From now on this thread takes second place behind those that answer, where a processor has work
+// for both. It cannot come forward again, and threads that it makes stay behind, too.
+void step_back() noexcept {
+  constexpr int kNicer = 10;  // a tenth of the time
+  if (nice(kNicer) == -1) return;
+}
+
+}  // namespace
 
 Reaper::~Reaper() {
   {
@@ -33,6 +49,7 @@ void Reaper::take(ModelVersion* v) {
 }
 
 void Reaper::run() {
+  step_back();
   std::unique_lock hold(lock_);
   for (;;) {
     ready_.wait(hold, [this] { return !dead_.empty() || (ended_ && live_ == 0); });
@@ -49,6 +66,22 @@ void Reaper::run() {
 }
 
 namespace {
+
+// Runs f on a thread that has stepped back, and waits for it.
+template <class F>
+void behind_answers(F f) {
+  parallel_for(0, num_threads(), 1, [](int64_t, int64_t) {});  // makes the threads that all share
+  std::exception_ptr failure;
+  std::thread([&] {
+    step_back();
+    try {
+      f();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+}
 
 constexpr std::string_view kDraftFromText = "prompt";
 
@@ -144,8 +177,14 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
   v->version = number;
   v->settings = settings;
   const PrivateCopy files(path, settings.copy);
-  v->model = Servable::load(files.path(), servable_options(settings));
-  if (warm) v->model->warm_up();
+  const auto load = [&] {
+    v->model = Servable::load(files.path(), servable_options(settings));
+    if (warm) v->model->warm_up();
+  };
+  if (warm)
+    behind_answers(load);
+  else
+    load();
   serve(*v);
   if (settings.text) {
     TextEngineOptions text = text_options(settings);

@@ -9,6 +9,7 @@
 #include "tandem/base/log.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
+#include "tandem/serve/http/server.h"
 #include "tandem/serve/refusal_internal.h"
 
 namespace tandem::serve {
@@ -207,6 +208,7 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
   counts_.rows.fetch_add(static_cast<uint64_t>(rows), std::memory_order_relaxed);
   counts_.compute.add(seconds);
   int64_t from = 0;
+  const AnswersTogether together;
   for (Waiting& w : batch) {
     JobResult r{.queue_seconds = between(w.since, begin),
                 .compute_seconds = seconds,

@@ -19,6 +19,7 @@
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
 #include "tandem/base/philox.h"
+#include "tandem/serve/http/server.h"
 #include "tandem/serve/refusal_internal.h"
 #include "tandem/serve/text/block_pool.h"
 #include "tandem/serve/text/text_drafts_internal.h"
@@ -284,6 +285,7 @@ struct TextEngine::State {
       std::vector<TextPart> parts;
       for (const auto& at : group) parts.push_back(part(*at, 1));
       const std::vector<std::vector<float>> logits = steps.run(parts);
+      const AnswersTogether together;
       for (size_t k = 0; k < group.size(); ++k) {
         advance(*group[k], 1);
         take(group[k], logits[k]);
@@ -324,6 +326,7 @@ struct TextEngine::State {
     for (size_t i = 0; i < group.size(); ++i)
       parts.push_back({ids[i], group[i]->read, group[i]->blocks, group[i]->request.adapter});
     const std::vector<std::vector<float>> logits = steps.run_wide(parts);
+    const AnswersTogether together;
     for (size_t i = 0; i < group.size(); ++i)
       keep_right(group[i], guesses[i],
                  std::span(logits).subspan(i * static_cast<size_t>(steps.wide())));

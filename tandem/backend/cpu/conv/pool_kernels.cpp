@@ -23,9 +23,19 @@ void round_row(Half* to, const float* from, int64_t n) { row_loops().to_half(to,
 // f(z, h, w) for the pixels first..last-1 of planes of size s, row-major, n-th sample outermost.
 template <class F>
 void for_pixels(int64_t first, int64_t last, int64_t s1, int64_t s2, int64_t per_sample, F&& f) {
-  for (int64_t p = first; p < last; ++p) {
-    const int64_t sample = p / per_sample, q = p % per_sample;
-    f(sample, q / (s1 * s2), q / s2 % s1, q % s2);
+  if (first >= last) return;
+  const int64_t q = first % per_sample;
+  int64_t sample = first / per_sample, z = q / (s1 * s2), h = q / s2 % s1, w = q % s2;
+  for (int64_t p = first, left = per_sample - q; p < last; ++p) {
+    f(sample, z, h, w);
+    if (--left == 0) {
+      ++sample;
+      z = h = w = 0;
+      left = per_sample;
+    } else if (++w == s2) {
+      w = 0;
+      if (++h == s1) h = 0, ++z;
+    }
   }
 }
 
@@ -61,9 +71,28 @@ class Window {
     });
     return {offset_.data(), position_.data(), static_cast<int64_t>(n)};
   }
+  // The same for offsets alone, which count from x + `move`: the windows of a row that no edge cuts
+  // are alike, and are walked once.
+  WindowTaps moved(int64_t z, int64_t h, int64_t w, int64_t& move) {
+    const PoolAxis& a = p_.axis[2];
+    const int64_t start = w * a.stride - a.padding;
+    const bool whole = !a.adaptive && start >= 0 && start + (a.kernel - 1) * a.step < a.in;
+    if (whole && z == whole_z_ && h == whole_h_) {
+      move = (w - whole_w_) * a.stride * a.x_stride;
+      return taps_;
+    }
+    move = 0;
+    taps_ = at(z, h, w);
+    whole_z_ = whole ? z : -1;
+    whole_h_ = h;
+    whole_w_ = w;
+    return taps_;
+  }
 
  private:
   const PoolPlanes& p_;
+  WindowTaps taps_{};
+  int64_t whole_z_ = -1, whole_h_ = 0, whole_w_ = 0;  ///< whose taps_ these are; -1: of none
   std::vector<int64_t> offset_;
   std::vector<int32_t> position_;
 };
@@ -90,7 +119,9 @@ void max_pixels(const KernelCall& call, const PoolPlanes& p, bool keep) {
           const T* x = call.in[0].as<T>() + n * p.x_n;
           T* y = call.out[0].as<T>() + n * p.y_n + p.y_at(z, h, w);
           int32_t* at = keep ? call.out[1].as<int32_t>() + n * p.i_n + p.i_at(z, h, w) : nullptr;
-          l.max_window(y, at, x, window.at(z, h, w), p.c);
+          int64_t move = 0;
+          const WindowTaps taps = keep ? window.at(z, h, w) : window.moved(z, h, w, move);
+          l.max_window(y, at, x + move, taps, p.c);
         });
   });
 }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "tandem/serve/http/loop_internal.h"
+
+namespace tandem::serve {
+namespace {
+
+// What this thread has posted since its outermost AnswersTogether began.
+struct Held {
+  int depth = 0;
+  std::vector<std::pair<std::shared_ptr<Mailbox>, std::vector<Mailbox::Letter>>> letters;
+};
+thread_local Held held;
+
+}  // namespace
+
+void Mailbox::post(Letter letter) {
+  if (held.depth == 0) {
+    std::vector<Letter> one;
+    one.push_back(std::move(letter));
+    return post_all(std::move(one));
+  }
+  for (auto& [mail, letters] : held.letters)
+    if (mail.get() == this) return letters.push_back(std::move(letter));
+  held.letters.emplace_back(shared_from_this(), std::vector<Letter>{})
+      .second.push_back(std::move(letter));
+}
+
+void Mailbox::post_all(std::vector<Letter> more) {
+  const std::lock_guard hold(lock);
+  if (!loop) return;
+  const bool first = letters.empty();
+  if (first)
+    letters = std::move(more);
+  else
+    std::move(more.begin(), more.end(), std::back_inserter(letters));
+  if (first) loop->wake_up();
+}
+
+AnswersTogether::AnswersTogether() { ++held.depth; }
+AnswersTogether::~AnswersTogether() {
+  if (--held.depth > 0) return;
+  for (auto& [mail, letters] : std::exchange(held.letters, {})) mail->post_all(std::move(letters));
+}
+
+}  // namespace tandem::serve
