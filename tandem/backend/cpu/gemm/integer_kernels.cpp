@@ -130,12 +130,12 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const double all = p.products() * static_cast<double>(p.h * p.n);
   plan->workers =
       std::max(1, static_cast<int>(std::min<double>(num_threads(), all / kProductsPerThread)));
-  // A weight that does not stay in the cache is read once.
-  const bool large = p.panels() * p.panel_size() >= 1 << 19 && p.n * p.h * p.w <= 64;
-  plan->by_panels = large || (p.h * p.n < kFewRows * plan->workers &&
-                              p.panels() >= 2 * plan->workers && plan->workers > 1);
   // Plans are kept while tests choose other loops.
   const WideTiles* wide = integer_amx_loops() ? integer_amx_loops()->wide : nullptr;
+  // A weight that does not stay in the cache is read once; wide tiles arrange it for all threads.
+  const bool large = p.panels() * p.panel_size() >= 1 << 19 && p.n * p.h * p.w <= 64;
+  const bool few = p.h * p.n < kFewRows * plan->workers || (wide && p.n * p.h * p.w <= kWidePixels);
+  plan->by_panels = large || (few && p.panels() >= 2 * plan->workers && plan->workers > 1);
   const double unit =
       wide ? std::max(kUnitProducts, std::min(kWideProducts, all / plan->workers)) : kUnitProducts;
   int64_t least = p.merged() ? 4 * integer_loops().rows / p.w + 1 : 1;
