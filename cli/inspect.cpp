@@ -71,8 +71,8 @@ void print_weights(const Json& j, bool all) {
   }
 }
 
-// What is no file (load_weights says what is missing) or a file that a reader of weights knows;
-// others are refused as what they might have been.
+// Passes over what is not a file (load_weights says what is missing) and what a reader of weights
+// knows; other files are refused as all that they might have been.
 void check_weights_file(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) return;
   const auto file = make_ref<MappedFile>(path);
