@@ -12,11 +12,13 @@
 #include "cli/commands_internal.h"
 #include "cli/edge_internal.h"
 #include "cli/model_internal.h"
+#include "tandem/base/files/file.h"
 #include "tandem/edge/footprint.h"
 #include "tandem/io/json.h"
 #include "tandem/onnx/summary.h"
 #include "tandem/onnx/tensorflow.h"
 #include "tandem/text/tokenizer.h"
+#include "tandem/weights/formats.h"
 #include "tandem/weights/weights.h"
 
 namespace tandem::cli {
@@ -67,6 +69,23 @@ void print_weights(const Json& j, bool all) {
     fmt::print("  {:<56} {:<9} {}\n", e["name"].get<std::string>(), e["dtype"].get<std::string>(),
                e["shape"].dump());
   }
+}
+
+// Passes over what is not a file (load_weights says what is missing) and what a reader of weights
+// knows; other files are refused as all that they might have been.
+void check_weights_file(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) return;
+  const auto file = make_ref<MappedFile>(path);
+  if (file->view().starts_with("\x93NUMPY")) return;
+  std::string titles;
+  for (const weights::WeightsFormat* f : weights::weights_formats().rows()) {
+    if (f->holds(file->view(), path)) return;
+    titles += fmt::format("{}{}", titles.empty() ? "" : ", ", weights::to_string(*f));
+  }
+  TD_FAIL(Format,
+          "'{}' is neither a model (ONNX, TFLite, a frozen graph, a SavedModel, Keras) nor a "
+          "tokenizer.json nor a file of weights ({})",
+          path, titles);
 }
 
 // Sizes; an open one by its name, or -1.
@@ -340,6 +359,7 @@ void add_inspect(CLI::App& app, int& code) {
     const bool graph = recipe::is_graph_file(model), tokenizer = is_tokenizer(model);
     const bool file = !graph && !tokenizer &&
                       (file_exists(model) || model.find_first_of("/.") != std::string::npos);
+    if (file && !o->edge) check_weights_file(model);
     const Json j = o->edge     ? edge_as_json(o->model, o->shapes)
                    : tokenizer ? tokenizer_as_json(model)
                    : graph     ? onnx_as_json(o->model, o->shapes)

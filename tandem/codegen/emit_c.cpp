@@ -80,10 +80,10 @@ class StepWriter {
   }
   /// The steps of the plan's loop.
   void write_loop(std::string& to) {
-    const std::vector<bool> narrow = narrow_integers(plan_);
+    const std::vector<StepNote> notes = narrow_integers(plan_);
     text_ = &to;
     for (size_t k = 0; k < plan_.steps.size(); ++k) {
-      narrow_ = narrow[k];
+      note_ = notes[k];
       step(plan_.steps[k], plan_.meanings[k]);
     }
   }
@@ -113,8 +113,9 @@ class StepWriter {
   void step(const TileStep& s, const StepMeaning& m) {
     const int slots[] = {s.a, s.b, s.c, s.d};
     const auto arg = [&](int j, Reg r) { return operand(slots[j], type_of(r), m.values >> j & 1); };
-    const char f = type_char(m.type, narrow_);
-    const char* type = type_of(m.result, narrow_);
+    const char f = type_char(m.type, note_.narrow);
+    const char* type = type_of(m.result, note_.narrow);
+    if (note_.same) return define(s.out, type, arg(0, m.type));
     switch (m.kind) {
       case StepMeaning::load:
         return load(s, m.dtype);
@@ -124,9 +125,10 @@ class StepWriter {
         return define(s.out, type_of(m.result), arg(0, m.type));
       case StepMeaning::convert:
         return define(s.out, type,
-                      fmt::format("tdo_{}{}({})", f, type_char(m.result, narrow_), arg(0, m.type)));
+                      fmt::format("tdo_{}{}{}({})", note_.narrow && note_.inside ? "inside_" : "",
+                                  f, type_char(m.result, note_.narrow), arg(0, m.type)));
       case StepMeaning::wrap:
-        return define(s.out, type, loaded(stored(arg(0, m.type), m.dtype), m.dtype, narrow_));
+        return define(s.out, type, loaded(stored(arg(0, m.type), m.dtype), m.dtype, note_.narrow));
       case StepMeaning::mul_add: {
         const std::string a = arg(0, m.type), b = arg(1, m.type), c = arg(2, m.type);
         return define(s.out, type_of(m.type), fmt::format("{} * {} + {}", a, b, c));
@@ -155,7 +157,7 @@ class StepWriter {
       divides_ = true;
       *text_ += fmt::format("    bad |= {} == 0;\n", args[1]);
     }
-    define(s.out, type_of(m.result, narrow_), call(m, args, n));
+    define(s.out, type_of(m.result, note_.narrow), call(m, args, n));
   }
 
   std::string call(const StepMeaning& m, const std::string* args, int n) const {
@@ -163,14 +165,15 @@ class StepWriter {
     const bool pow = m.scalar == ScalarOp::pow && m.type != Reg::i64;
     std::string text = is_math(m.scalar) || pow
                            ? fmt::format("tdm_{}{}", name, m.type == Reg::f32 ? "f" : "")
-                           : fmt::format("tdo_{}_{}", name, type_char(m.type, narrow_));
+                           : fmt::format("tdo_{}{}_{}", name, note_.number ? "_number" : "",
+                                         type_char(m.type, note_.narrow));
     for (int j = 0; j < n; ++j) text += (j ? ", " : "(") + args[j];
     return text + ")";
   }
 
   void load(const TileStep& s, DType t) {
     const std::string x = operand(s.a, type_of(t), false);
-    define(s.out, type_of(reg_of(t), narrow_), loaded(x, t, narrow_));
+    define(s.out, type_of(reg_of(t), note_.narrow), loaded(x, t, note_.narrow));
   }
 
   static std::string stored(const std::string& x, DType t) {
@@ -184,7 +187,7 @@ class StepWriter {
   std::string* text_ = nullptr;
   int count_ = 0;
   bool divides_ = false;
-  bool narrow_ = false;  ///< the step that is written computes in 32 bits
+  StepNote note_;  ///< of the step that is written
 };
 
 // A value is read before the loop, an input at the top of its body, outputs are stored at its end.

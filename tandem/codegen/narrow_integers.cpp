@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forwards: the range of each integer. Backwards: which of them are read as a whole, and which
-// floats become integers that are bounded at once, so that 32 bits may saturate before.
+// Forwards: the range of each integer, and of each f32 that is bounded. Backwards: which of them
+// are read as a whole, and which floats become integers that are bounded at once, so that 32 bits
+// may saturate before.
 #include "tandem/codegen/narrow_integers.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <utility>
 
 #include "tandem/graph/expression/scalar_expr.h"
 
@@ -18,6 +22,20 @@ struct Range {
 };
 constexpr Range kWord{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
 constexpr int64_t kWordBytes = 4;
+
+// Of an f32.
+struct FloatRange {
+  float low = -std::numeric_limits<float>::infinity(),
+        high = std::numeric_limits<float>::infinity();
+  bool nan = true;
+  bool inside_word() const { return low >= -0x1p31f && high < 0x1p31f; }
+  static FloatRange of_bits(int64_t bits) {
+    float x;
+    const auto low_bits = static_cast<uint32_t>(bits);
+    std::memcpy(&x, &low_bits, sizeof x);
+    return std::isnan(x) ? FloatRange() : FloatRange{x, x, false};
+  }
+};
 
 // Of an integer dtype.
 Range range_of(DType t) {
@@ -68,28 +86,35 @@ bool keeps_low_bits(ScalarOp op) {
 class Narrowing {
  public:
   explicit Narrowing(const TilePlan& plan)
-      : plan_(plan), ranges_(static_cast<size_t>(plan.n_slots())) {
-    for (const auto& [slot, bits] : plan.constants) ranges_[at(slot)] = {bits, bits};
+      : plan_(plan),
+        ranges_(static_cast<size_t>(plan.n_slots())),
+        floats_(static_cast<size_t>(plan.n_slots())) {
+    for (const auto& [slot, bits] : plan.constants) {
+      ranges_[at(slot)] = {bits, bits};  // read as what the steps say
+      floats_[at(slot)] = FloatRange::of_bits(bits);
+    }
   }
 
-  std::vector<bool> run() {
+  std::vector<StepNote> run() {
     std::vector<int> maker(ranges_.size(), -1);  // the step whose result a slot holds
     for (size_t k = 0; k < plan_.steps.size(); ++k) {
       const TileStep& s = plan_.steps[k];
       uses_.push_back(use_of(s, plan_.meanings[k]));
       for (Operand& o : uses_.back().integers) o.maker = maker[at(o.slot)];
       maker[at(s.out)] = static_cast<int>(k);
+      notes_.push_back(note_of(s, plan_.meanings[k]));
       ranges_[at(s.out)] = uses_.back().result;
+      floats_[at(s.out)] = float_of(s, plan_.meanings[k]);
     }
     const std::vector<bool> saturated = find_saturated();
-    std::vector<bool> narrow(uses_.size()), whole(uses_.size());
+    std::vector<bool> whole(uses_.size());
     for (size_t k = uses_.size(); k-- > 0;) {
-      narrow[k] = saturated[k] || is_narrow(k, whole[k]);
-      if (reads_low_bits(k, narrow[k])) continue;
+      notes_[k].narrow = saturated[k] || is_narrow(k, whole[k]);
+      if (reads_low_bits(k, notes_[k].narrow)) continue;
       for (const Operand& o : uses_[k].integers)
         if (o.maker >= 0) whole[static_cast<size_t>(o.maker)] = true;
     }
-    return narrow;
+    return std::move(notes_);
   }
 
  private:
@@ -119,8 +144,46 @@ class Narrowing {
     const bool select = m.kind == StepMeaning::op && m.scalar == ScalarOp::select;
     for (int j = 0; m.type == Reg::i64 && j < n; ++j)
       if (!select || j > 0) u.integers.push_back({slots[j], ranges_[at(slots[j])]});
-    if (makes_integer(m)) u.result = result_of(m, u);
+    if (makes_integer(m))
+      u.result = converts_near(s, m) ? trunc(floats_[at(s.a)]) : result_of(m, u);
     return u;
+  }
+
+  bool converts_near(const TileStep& s, const StepMeaning& m) const {
+    return m.kind == StepMeaning::convert && m.type == Reg::f32 && makes_integer(m) &&
+           floats_[at(s.a)].inside_word();
+  }
+  // NaN becomes 0.
+  static Range trunc(FloatRange x) {
+    const Range r{static_cast<int64_t>(x.low), static_cast<int64_t>(x.high)};
+    return x.nan ? Range{std::min<int64_t>(r.low, 0), std::max<int64_t>(r.high, 0)} : r;
+  }
+  static bool is_float_bound(const StepMeaning& m) {
+    return m.kind == StepMeaning::op && m.type == Reg::f32 &&
+           (m.scalar == ScalarOp::max || m.scalar == ScalarOp::min);
+  }
+  FloatRange float_of(const TileStep& s, const StepMeaning& m) const {
+    if (!is_float_bound(m)) return {};
+    const FloatRange a = floats_[at(s.a)], b = floats_[at(s.b)];
+    const bool nan = a.nan || b.nan;
+    if (m.scalar == ScalarOp::max) return {std::max(a.low, b.low), std::max(a.high, b.high), nan};
+    return {std::min(a.low, b.low), std::min(a.high, b.high), nan};
+  }
+
+  // Reads the ranges of the operands, before that of the result takes the place of one.
+  StepNote note_of(const TileStep& s, const StepMeaning& m) const {
+    StepNote n;
+    n.inside = converts_near(s, m);
+    n.number = is_float_bound(m) && !floats_[at(s.b)].nan;
+    const std::vector<Operand>& in = uses_.back().integers;
+    if (!makes_integer(m) || in.empty()) return n;
+    const Range a = in[0].range, b = in.back().range;
+    if (m.kind == StepMeaning::wrap) n.same = a.inside(range_of(m.dtype));
+    if (m.kind == StepMeaning::op && is_extreme(m.scalar)) {
+      const bool largest = m.scalar == ScalarOp::max || m.scalar == ScalarOp::fmax;
+      n.same = largest ? a.low >= b.high : a.high <= b.low;
+    }
+    return n;
   }
 
   static Range result_of(const StepMeaning& m, const Use& u) {
@@ -210,7 +273,8 @@ class Narrowing {
           m.kind == StepMeaning::convert || (m.kind == StepMeaning::op && is_comparison(m.scalar));
       return m.type == Reg::i64 && known && wide_operands(k) == 0;
     }
-    if (is_out(k) || converts_float(k)) return false;  // an output is stored as it is
+    if (is_out(k)) return false;  // an output is stored as it is
+    if (converts_float(k)) return fits(k);
     if (m.kind != StepMeaning::op || keeps_low_bits(m.scalar)) return !whole || fits(k);
     return (is_extreme(m.scalar) || m.scalar == ScalarOp::sign) && wide_operands(k) == 0;
   }
@@ -225,12 +289,14 @@ class Narrowing {
   }
 
   const TilePlan& plan_;
-  std::vector<Range> ranges_;  ///< of the integer that each slot holds
+  std::vector<Range> ranges_;       ///< of the integer that each slot holds
+  std::vector<FloatRange> floats_;  ///< of the f32 that it holds
   std::vector<Use> uses_;
+  std::vector<StepNote> notes_;
 };
 
 }  // namespace
 
-std::vector<bool> narrow_integers(const TilePlan& plan) { return Narrowing(plan).run(); }
+std::vector<StepNote> narrow_integers(const TilePlan& plan) { return Narrowing(plan).run(); }
 
 }  // namespace tandem::codegen

@@ -154,6 +154,10 @@ TDM_FN tdm_i64 tdo_pow_i(tdm_i64 a, tdm_i64 b) {
 TDM_EXTREMES(max, fmax, >, |)
 TDM_EXTREMES(min, fmin, <, &)
 
+// Where b is no NaN.
+TDM_FN float tdo_max_number_f(float a, float b) { return tdmi_self(b > a, b, a); }
+TDM_FN float tdo_min_number_f(float a, float b) { return tdmi_self(b < a, b, a); }
+
 #define TDM_COMPARE(name, symbol)                                           \
   TDM_FN tdm_b8 tdo_##name##_f(float a, float b) { return a symbol b; }     \
   TDM_FN tdm_b8 tdo_##name##_d(double a, double b) { return a symbol b; }   \
@@ -246,6 +250,8 @@ TDM_FN tdm_i32 tdo_fn(float x) {
   const tdm_i32 r = (tdm_i32)tdmi_self((x < 0x1p31f) & (x >= -0x1p31f), x, 0.0f);
   return (tdm_i32)((tdm_u32)r | (high & 0x7fffffffu) | (low & 0x80000000u));
 }
+// Where x is NaN or lies within 32 bits.
+TDM_FN tdm_i32 tdo_inside_fn(float x) { return (tdm_i32)tdmi_self(x == x, x, 0.0f); }
 TDM_FN tdm_i32 tdo_dn(double x) {
   const double below = tdmi_sel(x >= 0x1p31, 2147483647.0, x);
   return (tdm_i32)tdmi_sel(below >= -0x1p31, below, tdmi_sel(x < 0.0, -0x1p31, 0.0));

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -91,6 +92,12 @@ TEST_F(Tool, InspectsFilesAndModels) {
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(has(r.text, "Sequential")) << r.text;
   EXPECT_TRUE(has(tool("inspect lenett 2>&1").text, "'lenet'"));
+  // A file of another kind, whatever its name says, is refused as all that it might have been.
+  const std::string noise = ::testing::TempDir() + "cli_noise.tflite";
+  std::ofstream(noise) << "\x01\x02noise that is nothing at all";
+  r = tool("inspect " + noise + " 2>&1");
+  for (const char* kind : {"cli_noise.tflite", "TFLite", "ONNX", "safetensors"})
+    EXPECT_TRUE(has(r.text, kind)) << r.text;
 }
 
 TEST_F(Tool, ConvertsAndVerifies) {

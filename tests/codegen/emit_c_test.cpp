@@ -177,6 +177,18 @@ TEST(EmitC, RandomProgramsEqualTheInterpreter) {
   expect_same_bits(cases, 200, seed, Compilers::in_turn);
 }
 
+// x between two numbers, as quantize_linear bounds what it rounds.
+template <class Any, class Add>
+int16_t bounded(int16_t x, Reg r, const Any& any, const Add& add) {
+  constexpr double kBounds[] = {-3e9, -0x1p31, -128, -0.0, 0, 127.5, 255, 0x1p31, NAN};
+  for (const ScalarOp bound : {ScalarOp::max, ScalarOp::min}) {
+    ScalarInstr limit{.op = ScalarOp::constant, .type = r, .result = r};
+    limit.imm = Scalar(any(kBounds));
+    x = add({.op = bound, .type = r, .result = r, .a = x, .b = add(limit)});
+  }
+  return x;
+}
+
 // Integers of all widths, wrapped, compared, bounded and converted: those that fit are 32 bits in
 // emitted C.
 TEST(EmitC, IntegerProgramsEqualTheInterpreter) {
@@ -190,7 +202,7 @@ TEST(EmitC, IntegerProgramsEqualTheInterpreter) {
   constexpr int64_t kBounds[] = {INT64_MIN, INT32_MIN, -7, 0, 255, INT32_MAX, int64_t{1} << 40};
   std::mt19937_64 gen(7);
   std::vector<PlanCase> cases;
-  int narrow = 0;
+  int narrow = 0, inside = 0, number_bounds = 0, same = 0;
   const auto any = [&](const auto& from) { return from[gen() % std::size(from)]; };
   for (int n = 0; n < (kSanitized ? 50 : 200); ++n) {
     ScalarProgram p;
@@ -204,8 +216,9 @@ TEST(EmitC, IntegerProgramsEqualTheInterpreter) {
     for (int k = 0; k < 3; ++k) {
       p.in.push_back(k < 2 ? any(kIntegers) : any(kReals));
       const Reg r = reg_of(p.in.back());
-      const int16_t x =
+      int16_t x =
           add({.op = ScalarOp::input, .type = r, .result = r, .input = static_cast<int16_t>(k)});
+      if (k == 2 && n % 2) x = bounded(x, r, any, add);
       if (k == 2) add({.op = ScalarOp::convert, .type = r, .result = Reg::i64, .a = x});
     }
     const auto number = [&](int64_t v) {
@@ -247,10 +260,14 @@ TEST(EmitC, IntegerProgramsEqualTheInterpreter) {
         {.op = ScalarOp::convert, .type = Reg::i64, .result = reg_of(real), .a = any(integers)});
     p.out = {{integers.back(), any(kIntegers)}, {y, real}};
     PlanCase c("integers " + std::to_string(n), p, std::vector<Access>(3, Access::dense));
-    for (const bool b : codegen::narrow_integers(c.plan)) narrow += b;
+    for (const codegen::StepNote& note : codegen::narrow_integers(c.plan)) {
+      narrow += note.narrow, inside += note.inside;
+      number_bounds += note.number, same += note.same;
+    }
     cases.push_back(std::move(c));
   }
   EXPECT_GT(narrow, static_cast<int>(cases.size()));
+  for (const int count : {inside, number_bounds, same}) EXPECT_GT(count, 9);
   expect_same_bits(cases, 100, 5, Compilers::in_turn);
 }
 
@@ -274,6 +291,8 @@ TEST(EmitC, FloatsSaturateToNarrowIntegers) {
     EXPECT_EQ(tdo_dn(x), want(tdo_di(x))) << x;
     EXPECT_EQ(tdo_fn(static_cast<float>(x)), want(tdo_fi(static_cast<float>(x)))) << x;
   }
+  for (const float x : {0.0f, -0.5f, 1.99f, -1.99f, 255.0f, -0x1p31f, 0x1.fffffep30f, NAN})
+    EXPECT_EQ(tdo_inside_fn(x), tdo_fi(x)) << x;
 }
 
 TEST(EmitC, SixteenBitFloatsConvertAsStorageDoes) {

@@ -318,5 +318,32 @@ TEST(Fusion, NarrowDtypesAreOneLoop) {
   }
 }
 
+// The bounds of a clamp are constants of its loop, so that its codes need no second clamp.
+TEST(Fusion, CodesBetweenBounds) {
+  manual_seed(6);
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const Tensor edges = tensor({nan, inf, -inf, 3e9f, -3e9f, 255.5f, -0.5f, -0.0f, 127.5f, -128.5f});
+  const Tensor x = cat({edges, randn({2000}) * 300}, 0);
+  const double bounds[][2] = {{0, 255}, {-128, 127}, {-3e9, 3e9}, {0.5, 0.25}, {nan, 200}};
+  const auto body = [&](const Tensor& v) {
+    std::vector<Tensor> all;
+    for (const auto& [low, high] : bounds)
+      for (const DType from : {DType::f32, DType::f64, DType::f16})
+        for (const DType to : {DType::u8, DType::i8, DType::i32, DType::i64}) {
+          all.push_back(clamp(round(v.to(from)) + 3., low, high).to(to));
+          all.push_back((all.back().to(float32) - 3.) * 0.5);
+        }
+    return all;
+  };
+  auto f = compile([&](Tensor v) { return body(v); });
+  const std::vector<Tensor> want = body(x);
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<Tensor> got = f(x);
+    for (size_t k = 0; k < want.size(); ++k)
+      EXPECT_TRUE(same_bits(want[k], got.at(k))) << i << " " << k;
+    wait_for_jit();
+  }
+}
+
 }  // namespace
 }  // namespace tandem

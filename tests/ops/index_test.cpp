@@ -33,6 +33,20 @@ TEST_F(IndexTest, TopkIsTheBeginningOfSort) {
     }
 }
 
+// Bounds that are found first let through what ties with them, infinities and NaNs.
+TEST_F(IndexTest, TopkOfLinesThatAreAlike) {
+  const float inf = INFINITY;
+  for (const float fill : {0.0f, inf, -inf, NAN})
+    for (const float other : {1.0f, -1.0f, inf, -inf, NAN}) {
+      Tensor x = full({300}, fill);
+      x = where(arange(300) % 97 == 5, full(Shape(), other), x);
+      for (const bool largest : {true, false})
+        EXPECT_EQ(values(topk(x, 7, 0, largest).indices),
+                  values(narrow(sort(x, 0, largest).indices, 0, 0, 7)))
+            << fill << " " << other;
+    }
+}
+
 // Threads share columns or rows, and bins are counted in parts.
 TEST_F(IndexTest, LargeScattersAndCountsAreThoseOfALoop) {
   manual_seed(4);

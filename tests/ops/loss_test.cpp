@@ -43,6 +43,25 @@ TEST_F(LossTest, LargeLogitsStayFinite) {
                tensor(200.));
 }
 
+// More than a piece of the kernel's: its numbers, the bounds of its logarithms, and what is
+// refused.
+TEST_F(LossTest, BinaryCrossEntropyOfMany) {
+  manual_seed(3);
+  for (const DType t : {DType::f32, DType::f64}) {
+    Tensor x = rand({9001}).to(t), y = rand({9001}).to(t);
+    x = where(arange(9001) % 1000 == 7, (arange(9001) % 2).to(t), x);
+    const Tensor a = x.to(DType::f64), b = y.to(DType::f64);
+    const Tensor want = (b - 1) * clamp_min(log1p(-a), -100.) - b * clamp_min(log(a), -100.);
+    const Tensor got = binary_cross_entropy(x, y, {.reduction = Reduction::none});
+    EXPECT_LT(((got.to(DType::f64) - want).abs() / (1 + want.abs())).amax().item<double>(), 1e-6);
+    for (const int64_t at : {0, 4500, 9000})
+      for (const double wrong : {-0.1, 1.1, static_cast<double>(NAN)})
+        EXPECT_THROW(binary_cross_entropy(where(arange(9001) == at, full(Shape(), wrong, t), x), y),
+                     Error)
+            << at << " " << wrong;
+  }
+}
+
 TEST_F(LossTest, Gradients) {
   Tensor y = tensor({2, 0, 1}), w = ramp({3}, .3, 1);
   for (Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/compile/passes/loop_builder.h"
 
+#include <optional>
+
 #include "tandem/codegen/tile_kernels.h"
 #include "tandem/graph/apply.h"
+#include "tandem/ops/pointwise/pointwise.h"
 
 namespace tandem::compiler {
 
@@ -100,6 +103,34 @@ int16_t LoopBuilder::input(const Arg& a, DType stored) {
   return emit(i);
 }
 
+namespace {
+
+// The number that instruction `k` of a clamp's program rounds to f32. In a loop it is a constant,
+// not an input: codegen/narrow_integers.h then knows where the result lies.
+std::optional<double> rounded_bound(const Instr& i, const ScalarProgram& own, size_t k) {
+  const ScalarInstr& c = own.code[k];
+  if (i.op != &op::clamp || c.op != ScalarOp::convert || c.type != Reg::f64 || c.result != Reg::f32)
+    return {};
+  const ScalarInstr& from = own.code[static_cast<size_t>(c.a)];
+  if (from.op != ScalarOp::input || !i.in[static_cast<size_t>(from.input)].is_number) return {};
+  return static_cast<double>(
+      static_cast<float>(i.in[static_cast<size_t>(from.input)].number.to_double()));
+}
+
+// Whether nothing else reads an input of that program.
+bool only_rounded(const Instr& i, const ScalarProgram& own, size_t input) {
+  bool read = false;
+  for (size_t k = 0; k < own.code.size(); ++k)
+    for (const int16_t r : {own.code[k].a, own.code[k].b, own.code[k].c}) {
+      if (r != static_cast<int16_t>(input)) continue;
+      if (!rounded_bound(i, own, k)) return false;
+      read = true;
+    }
+  return read;
+}
+
+}  // namespace
+
 void LoopBuilder::add(const Instr& i) {
   names_ += (names_.empty() ? "" : " ") + (i.op ? std::string(i.op->name) : i.fused_names);
   if (i.op == &op::fill) {
@@ -119,10 +150,18 @@ void LoopBuilder::add(const Instr& i) {
   for (size_t k = 0; k < own.code.size(); ++k) {
     ScalarInstr c = own.code[k];
     if (c.op == ScalarOp::input) {
+      if (only_rounded(i, own, k)) continue;
       const Arg& a = i.in[static_cast<size_t>(c.input)];
+      const DType stored = own.in[static_cast<size_t>(c.input)];
       auto at = a.is_number ? registers_.end() : registers_.find(a.value);
-      now[k] = at != registers_.end() ? at->second : input(a, own.in[static_cast<size_t>(c.input)]);
+      now[k] = at != registers_.end() ? at->second : input(a, stored);
       continue;
+    }
+    if (const std::optional<double> bound = rounded_bound(i, own, k)) {
+      c = {};
+      c.op = ScalarOp::constant;
+      c.type = c.result = Reg::f32;
+      c.imm = Scalar(*bound);
     }
     for (int16_t* r : {&c.a, &c.b, &c.c})
       if (*r >= 0) *r = now[static_cast<size_t>(*r)];

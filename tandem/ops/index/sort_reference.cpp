@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <vector>
 
 #include "tandem/base/parallel.h"
@@ -89,40 +91,113 @@ bool any_may_precede(const T* x, T last) {
   return any;
 }
 
-// The first k of n elements, in order: those that come before the k-th one so far are collected,
-// and cut back to k now and then. Blocks of 64 in which there is none cost a comparison an element.
+constexpr int64_t kMostBounded = 16;  ///< up to this k the best of kBlock groups tell a bound
+
+// A number that at least k of n contiguous elements equal or precede: the k-th best of the best
+// elements of kBlock groups. NaNs are passed over; they are never behind a bound.
+template <bool kDescending, class T>
+T bound_of(const T* x, int64_t n, int64_t k) {
+  using Limits = std::numeric_limits<T>;
+  constexpr bool kInfinite = Limits::has_infinity;
+  const T worst = kDescending ? (kInfinite ? -Limits::infinity() : Limits::lowest())
+                              : (kInfinite ? Limits::infinity() : Limits::max());
+  T best[kBlock];
+  std::fill_n(best, kBlock, worst);
+  for (int64_t b = 0; b + kBlock <= n; b += kBlock)
+    for (int64_t i = 0; i < kBlock; ++i) {
+      const T v = x[b + i];
+      best[i] = (kDescending ? v > best[i] : v < best[i]) ? v : best[i];
+    }
+  if (kDescending)
+    std::nth_element(best, best + (k - 1), best + kBlock, std::greater<T>());
+  else
+    std::nth_element(best, best + (k - 1), best + kBlock);
+  return best[k - 1];
+}
+
+// Collects what may be among the first k of n elements of a line, and cuts back to k now and then.
+template <class T, class Key>
+class First {
+ public:
+  First(const T* from, int64_t step, int64_t k, bool descending, std::vector<Keyed<Key>>& v)
+      : v_(v), from_(from), step_(step), k_(k), descending_(descending) {
+    v_.clear();
+  }
+  void take(int64_t i) {
+    const Key key = key_of(from_[i * step_]);
+    const Keyed<Key> e{descending_ ? static_cast<Key>(~key) : key, static_cast<uint32_t>(i)};
+    if (full_ && !(e < last_)) return;
+    v_.push_back(e);
+    if (static_cast<int64_t>(v_.size()) >= 2 * k_ + kBlock / 2) cut();
+  }
+  /// Whether there is a last one of k, and the element that it is.
+  bool full() const { return full_; }
+  T last() const { return from_[static_cast<int64_t>(last_.at) * step_]; }
+  void finish() {
+    if (static_cast<int64_t>(v_.size()) > k_) cut();
+    std::sort(v_.begin(), v_.end());
+  }
+
+ private:
+  void cut() {
+    std::nth_element(v_.begin(), v_.begin() + (k_ - 1), v_.end());
+    v_.resize(static_cast<size_t>(k_));
+    last_ = v_.back();
+    full_ = true;
+  }
+  std::vector<Keyed<Key>>& v_;
+  const T* from_;
+  int64_t step_, k_;
+  bool descending_, full_ = false;
+  Keyed<Key> last_{};
+};
+
+// The first k of n contiguous elements where a bound is known from the start: what lies behind it
+// costs a comparison, in vectors and without branches.
+template <bool kDescending, class T, class Key>
+void select_bounded(const T* x, int64_t n, int64_t k, std::vector<Keyed<Key>>& v) {
+  First<T, Key> first(x, 1, k, kDescending, v);
+  const T bound = bound_of<kDescending>(x, n, k);
+  const auto behind = [bound](T e) { return kDescending ? e < bound : e > bound; };
+  for (int64_t b = 0; b < n; b += kBlock) {
+    const int64_t count = std::min(kBlock, n - b);
+    if (count == kBlock) {
+      uint32_t any = 0;
+      for (int64_t i = 0; i < kBlock; ++i) any |= static_cast<uint32_t>(!behind(x[b + i]));
+      if (!any) continue;
+    }
+    uint8_t at[kBlock];
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      at[found] = static_cast<uint8_t>(i);
+      found += !behind(x[b + i]);
+    }
+    for (int64_t i = 0; i < found; ++i) first.take(b + at[i]);
+  }
+  first.finish();
+}
+
+// The first k of n elements, in order: those that come before the k-th one so far are collected.
+// Blocks of 64 in which there is none cost a comparison an element.
 template <class T, class Key>
 void select_first(const T* from, int64_t step, int64_t n, int64_t k, bool descending,
                   std::vector<Keyed<Key>>& v) {
-  const auto most = static_cast<size_t>(2 * k + kBlock / 2);
-  bool full = false;
-  Keyed<Key> last{};
-  T bound{};
-  v.clear();
-  const auto cut = [&] {
-    std::nth_element(v.begin(), v.begin() + (k - 1), v.end());
-    v.resize(static_cast<size_t>(k));
-    last = v.back();
-    bound = from[static_cast<int64_t>(last.at) * step];
-    full = true;
-  };
+  if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+    if (step == 1 && k <= kMostBounded && n >= 4 * kBlock)
+      return descending ? select_bounded<true>(from, n, k, v)
+                        : select_bounded<false>(from, n, k, v);
+  First<T, Key> first(from, step, k, descending, v);
   for (int64_t b = 0; b < n; b += kBlock) {
     const int64_t end = std::min(n, b + kBlock);
-    if (full && step == 1 && end - b == kBlock &&
+    const T bound = first.full() ? first.last() : T{};
+    if (first.full() && step == 1 && end - b == kBlock &&
         !(descending ? any_may_precede<true>(from + b, bound)
                      : any_may_precede<false>(from + b, bound)))
       continue;
-    for (int64_t i = b; i < end; ++i) {
-      if (full && !may_precede(from[i * step], bound, descending)) continue;
-      const Key key = key_of(from[i * step]);
-      const Keyed<Key> e{descending ? static_cast<Key>(~key) : key, static_cast<uint32_t>(i)};
-      if (full && !(e < last)) continue;
-      v.push_back(e);
-      if (v.size() >= most) cut();
-    }
+    for (int64_t i = b; i < end; ++i)
+      if (!first.full() || may_precede(from[i * step], first.last(), descending)) first.take(i);
   }
-  if (static_cast<int64_t>(v.size()) > k) cut();
-  std::sort(v.begin(), v.end());
+  first.finish();
 }
 
 template <class Key>

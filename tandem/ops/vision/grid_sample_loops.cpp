@@ -197,6 +197,48 @@ struct Sampler {
   }
 };
 
+// The taps of up to kBlock points in one dimension, each number of theirs beside the next point's.
+struct AxisBlock {
+  int64_t index[4][kBlock];
+  double weight[4][kBlock], derivative[4][kBlock];
+
+  /// g[p]: the positions of the grid.
+  void fill(const Sampler& s, const double* g, int points, int64_t size) {
+    if (s.mode == ResampleMode::linear && s.padding == GridPadding::zeros)
+      return linear(s, g, points, size);
+    for (int p = 0; p < points; ++p) {
+      AxisTaps one;
+      s(g[p], size, one);
+      for (int k = 0; k < s.taps; ++k) {
+        index[k][p] = one.index[k];
+        weight[k][p] = one.weight[k];
+        derivative[k][p] = one.derivative[k];
+      }
+    }
+  }
+
+ private:
+  // Sampler's numbers, without its decisions at every point.
+  void linear(const Sampler& s, const double* g, int points, int64_t n) {
+    const auto size = static_cast<double>(n);
+    const double slope = s.align ? (size - 1) / 2 : size / 2, shift = s.align ? 0.0 : 0.5;
+    for (int p = 0; p < points; ++p) {
+      const double at = (g[p] + 1) * slope - shift;
+      const bool fits = at > -1e15 && at < 1e15;
+      const auto cut = static_cast<int64_t>(fits ? at : 0.0);
+      const int64_t down = cut - (static_cast<double>(cut) > at);
+      const int64_t i = fits ? down : -100;
+      const double rest = at - (fits ? static_cast<double>(down) : std::floor(at));
+      index[0][p] = static_cast<uint64_t>(i) < static_cast<uint64_t>(n) ? i : -1;
+      index[1][p] = static_cast<uint64_t>(i + 1) < static_cast<uint64_t>(n) ? i + 1 : -1;
+      weight[0][p] = 1 - rest;
+      weight[1][p] = rest;
+      derivative[0][p] = -slope;
+      derivative[1][p] = slope;
+    }
+  }
+};
+
 // The taps of up to kBlock points: offset (-1: outside), weight and its derivative by position.
 template <class T>
 struct Block {
@@ -211,35 +253,46 @@ struct Block {
     int64_t place[kBlock];
     grid.places(out, n, first, points, place);
     taps = 1;
-    for (int i = 0; i < grid.d; ++i) taps *= s.taps;
-    for (int p = 0; p < points; ++p) {
-      AxisTaps axis[3];
-      for (int i = 0; i < grid.d; ++i)
-        s(static_cast<double>(grid(place[p], i)), x.size[3 - grid.d + i], axis[i]);
-      for (int k = 0; k < taps; ++k) tap(s, grid.d, axis, x, p, k, derivatives);
+    AxisBlock axis[3];
+    for (int i = 0; i < grid.d; ++i) {
+      double at[kBlock];
+      for (int p = 0; p < points; ++p) at[p] = static_cast<double>(grid(place[p], i));
+      axis[i].fill(s, at, points, x.size[3 - grid.d + i]);
+      taps *= s.taps;
     }
+    for (int k = 0; k < taps; ++k) tap(s, grid.d, axis, x, k, derivatives);
   }
 
  private:
-  void tap(const Sampler& s, int d, const AxisTaps* axis, const SampledPlanes<T>& x, int p, int k,
+  void tap(const Sampler& s, int d, const AxisBlock* axis, const SampledPlanes<T>& x, int k,
            bool derivatives) {
     int at[3], rest = k;
-    int64_t loc = 0;
-    double w = 1;
-    bool inside = true;
+    int64_t loc[kBlock] = {}, outside[kBlock] = {};  // outside: negative
+    double w[kBlock];
+    std::fill_n(w, points, 1.0);
     for (int i = d - 1; i >= 0; --i, rest /= s.taps) {
       at[i] = rest % s.taps;
-      const int64_t index = axis[i].index[at[i]];
-      inside &= index >= 0;
-      loc += index * x.s[3 - d + i];
-      w *= axis[i].weight[at[i]];
+      const int64_t *index = axis[i].index[at[i]], step = x.s[3 - d + i];
+      const double* factor = axis[i].weight[at[i]];
+      for (int p = 0; p < points; ++p) {
+        outside[p] |= index[p];
+        loc[p] += index[p] * step;
+        w[p] *= factor[p];
+      }
     }
-    offset[k][p] = inside ? loc : -1;
-    weight[k][p] = inside ? static_cast<T>(w) : T(0);  // a NaN position has a NaN weight
+    for (int p = 0; p < points; ++p) {
+      offset[k][p] = outside[p] < 0 ? -1 : loc[p];
+      weight[k][p] =
+          outside[p] < 0 ? T(0) : static_cast<T>(w[p]);  // a NaN position has a NaN weight
+    }
     for (int j = 0; derivatives && j < d; ++j) {
-      double v = 1;
-      for (int i = 0; i < d; ++i) v *= i == j ? axis[i].derivative[at[i]] : axis[i].weight[at[i]];
-      derivative[j][k][p] = inside ? static_cast<T>(v) : T(0);
+      std::fill_n(w, points, 1.0);
+      for (int i = 0; i < d; ++i) {
+        const double* factor = i == j ? axis[i].derivative[at[i]] : axis[i].weight[at[i]];
+        for (int p = 0; p < points; ++p) w[p] *= factor[p];
+      }
+      for (int p = 0; p < points; ++p)
+        derivative[j][k][p] = outside[p] < 0 ? T(0) : static_cast<T>(w[p]);
     }
   }
 };

@@ -26,7 +26,7 @@ void products(const IntegerTile& t, const char* w) {
       _tile_loadd(7, w + kTileRows * kTileLine, kTileLine);
       _tile_dpbusd(1, 4, 7);
       if constexpr (kSecond) {
-        _tile_loadd(5, a + kTileRows * t.am, am);
+        _tile_loadd(5, a + t.second, am);
         _tile_dpbusd(2, 5, 6);
         _tile_dpbusd(3, 5, 7);
       }
@@ -35,19 +35,19 @@ void products(const IntegerTile& t, const char* w) {
 }
 
 template <bool kSecond>
-void store(int32_t* c, int64_t row) {
+void store(int32_t* c, int64_t row, int first) {
   const auto step = static_cast<size_t>(row) * sizeof(int32_t);
   _tile_stored(0, c, step);
   _tile_stored(1, c + kTileRows, step);
   if constexpr (kSecond) {
-    _tile_stored(2, c + kTileRows * row, step);
-    _tile_stored(3, c + kTileRows * row + kTileRows, step);
+    _tile_stored(2, c + first * row, step);
+    _tile_stored(3, c + first * row + kTileRows, step);
   }
 }
 
 // Sums start at the bias, a row that is read for every row.
 template <bool kSecond>
-void tile(const IntegerTile& t, const char* w, int rows) {
+void tile(const IntegerTile& t, const char* w, int first, int rows) {
   _tile_loadd(0, t.bias, 0);
   _tile_loadd(1, t.bias + kTileRows, 0);
   if constexpr (kSecond) {
@@ -55,19 +55,19 @@ void tile(const IntegerTile& t, const char* w, int rows) {
     _tile_loadd(3, t.bias + kTileRows, 0);
   }
   products<kSecond>(t, w);
-  if (t.columns == kTileColumns) return store<kSecond>(t.c, t.c_row);
+  if (t.columns == kTileColumns) return store<kSecond>(t.c, t.c_row, first);
   int32_t sums[2 * kTileRows * kTileColumns];
-  store<kSecond>(sums, kTileColumns);
+  store<kSecond>(sums, kTileColumns, first);
   for (int i = 0; i < rows; ++i)
     std::memcpy(t.c + i * t.c_row, sums + i * kTileColumns,
                 static_cast<size_t>(t.columns) * sizeof(int32_t));
 }
 
-void run(const IntegerTile& t, const char* w, int rows) {
-  if (rows > kTileRows)
-    tile<true>(t, w, rows);
+void run(const IntegerTile& t, const char* w, int first, int second) {
+  if (second > 0)
+    tile<true>(t, w, first, first + second);
   else
-    tile<false>(t, w, rows);
+    tile<false>(t, w, first, first);
 }
 
 int64_t panel_bytes(int64_t segments, int64_t pairs) {

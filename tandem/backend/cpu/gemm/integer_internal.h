@@ -23,7 +23,8 @@ struct IntegerTile {
   int columns = 0;
   bool accumulate = false;         ///< add to what c holds, not to the bias
   const uint8_t* codes = nullptr;  ///< of a tile of bytes, in place of a
-  const char* ahead = nullptr;     ///< prefetched, a line for each pair
+  int64_t second = 0;           ///< of a wide tile: from the codes of its first rows to the others
+  const char* ahead = nullptr;  ///< prefetched, a line for each pair
 };
 /// c[i, j] -= sums[i] * zero[j].
 struct IntegerFinish {
@@ -39,8 +40,8 @@ struct WideTiles {
   void (*arrange)(const char* packed, int64_t segments, int64_t pairs, char* to);
   /// Of tiles with `first` rows (at most 16) and 0 to 16 more; before run(), in each thread.
   void (*configure)(int first, int second);
-  /// t.bias has 32 numbers; t.w is not read.
-  void (*run)(const IntegerTile& t, const char* arranged, int rows);
+  /// t.bias has 32 numbers; t.w is not read. The rows are those of configure().
+  void (*run)(const IntegerTile& t, const char* arranged, int first, int second);
   void (*release)();
 };
 inline constexpr int kMostWideRows = 32;

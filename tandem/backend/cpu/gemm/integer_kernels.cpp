@@ -40,6 +40,7 @@ constexpr int64_t kPanelGroup = 4;   ///< most panels of one unit of work
 constexpr int64_t kUnitSums = 4096;  ///< of few rows more panels: each unit runs an epilogue
 constexpr double kProductsPerThread = 131072;
 constexpr double kWideProducts = 32e6;  ///< of one unit of wide tiles: each arranges the panels
+constexpr int64_t kWidePixels = 256;    ///< of one unit, that its panels are arranged for
 constexpr int64_t kWideRows = 8;        ///< fewer are not worth arranging a panel for
 constexpr int64_t kBeyond = 64;         ///< elements after a copy that tiles may read
 
@@ -129,15 +130,16 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const double all = p.products() * static_cast<double>(p.h * p.n);
   plan->workers =
       std::max(1, static_cast<int>(std::min<double>(num_threads(), all / kProductsPerThread)));
-  // A weight that does not stay in the cache is read once.
-  const bool large = p.panels() * p.panel_size() >= 1 << 19 && p.n * p.h * p.w <= 64;
-  plan->by_panels = large || (p.h * p.n < kFewRows * plan->workers &&
-                              p.panels() >= 2 * plan->workers && plan->workers > 1);
   // Plans are kept while tests choose other loops.
   const WideTiles* wide = integer_amx_loops() ? integer_amx_loops()->wide : nullptr;
+  // A weight that does not stay in the cache is read once; wide tiles arrange it for all threads.
+  const bool large = p.panels() * p.panel_size() >= 1 << 19 && p.n * p.h * p.w <= 64;
+  const bool few = p.h * p.n < kFewRows * plan->workers || (wide && p.n * p.h * p.w <= kWidePixels);
+  plan->by_panels = large || (few && p.panels() >= 2 * plan->workers && plan->workers > 1);
   const double unit =
       wide ? std::max(kUnitProducts, std::min(kWideProducts, all / plan->workers)) : kUnitProducts;
-  const int64_t least = p.merged() ? 4 * integer_loops().rows / p.w + 1 : 1;
+  int64_t least = p.merged() ? 4 * integer_loops().rows / p.w + 1 : 1;
+  if (wide) least = std::min(kWidePixels / p.w + 1, (p.h + plan->workers - 1) / plan->workers);
   const int64_t rows = plan->by_panels
                            ? p.h
                            : std::clamp<int64_t>(static_cast<int64_t>(unit / (p.products() + 1)),
@@ -329,28 +331,47 @@ IntegerTile tile_of(const Problem& p) {
   return t;
 }
 
+// How wide tiles cover outputs that follow each other in `lines` lines of `w`. All have as many
+// rows, for which the registers are set once: the last one of a line repeats some of the one
+// before.
+struct WideCover {
+  int64_t lines, w, tiles = 1, first, second, apart;  ///< apart: lines from one tile to the next
+
+  WideCover(int64_t lines_, int64_t w_) : lines(lines_), w(w_), first(w_), second(0), apart(1) {
+    constexpr int64_t kHalf = kMostWideRows / 2;
+    if (w <= kHalf) {  // two lines in one tile: half the weights read, and twice as many sums
+      if (lines > 1) second = w, apart = 2;
+      return;
+    }
+    tiles = (w + kMostWideRows - 1) / kMostWideRows;
+    const int64_t rows = (w + tiles - 1) / tiles;
+    first = std::min(rows, kHalf), second = rows - first;
+  }
+  bool pairs() const { return apart == 2; }
+  int64_t first_line(int64_t r) const { return std::min(r, lines - apart); }
+  int64_t start(int64_t i) const { return std::min(i * (first + second), w - first - second); }
+};
+
 // multiply() by wide tiles; `arranged` is where the worker puts a panel.
 void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64_t rows, int64_t p0,
                    int64_t p1, int32_t* y, char* arranged) {
   const WideTiles& l = *integer_loops().wide;
-  const bool merged = p.merged();
-  const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
-  const int64_t tiles = (w + kMostWideRows - 1) / kMostWideRows;
+  const WideCover cover = p.merged() ? WideCover(1, rows * p.w) : WideCover(rows, p.w);
+  const int64_t line = p.stride_h * p.row();
+  const int first = static_cast<int>(cover.first), second = static_cast<int>(cover.second);
   IntegerTile t = tile_of(p);
-  int64_t configured = 0;
+  t.second = cover.pairs() ? line : cover.first * t.am;
+  l.configure(first, second);
   for (int64_t panel = p0; panel < p1; ++panel) {
     l.arrange(op.w + panel * p.panel_size(), p.kernel_h, p.pairs(), arranged);
     t.bias = op.bias + panel * kPackedPanel;
     t.columns = static_cast<int>(std::min(kPackedPanel, p.o - panel * kPackedPanel));
-    for (int64_t r = 0; r < lines; ++r)
-      for (int64_t i = 0; i < tiles; ++i) {
-        const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles, count = w1 - w0;
-        const int64_t first = std::min<int64_t>(count, kMostWideRows / 2);
-        if (std::exchange(configured, count) != count)
-          l.configure(static_cast<int>(first), static_cast<int>(count - first));
-        t.codes = x + r * p.stride_h * p.row() + w0 * t.am;
+    for (int64_t k = 0; k < cover.lines; k += cover.apart)
+      for (int64_t i = 0; i < cover.tiles; ++i) {
+        const int64_t r = cover.first_line(k), w0 = cover.pairs() ? 0 : cover.start(i);
+        t.codes = x + r * line + w0 * t.am;
         t.c = y + (r * p.w + w0) * p.o + panel * kPackedPanel;
-        l.run(t, arranged, static_cast<int>(count));
+        l.run(t, arranged, first, second);
       }
     finish_panel(p, op, rows, panel, y);
   }

@@ -251,23 +251,29 @@ bool bce_supports(const KernelCall& c) {
          (x.dtype == DType::f32 || x.dtype == DType::f64);
 }
 
-float log_of(float x) { return tdm_logf(x); }
-double log_of(double x) { return tdm_log(x); }
-float log1p_of(float x) { return tdm_log1pf(x); }
-double log1p_of(double x) { return tdm_log1p(x); }
+bool bce_piece(float* y, const float* x, const float* t, int64_t n) {
+  return row_loops().cross_entropy_of_two(y, x, t, n);
+}
+bool bce_piece(double* y, const double* x, const double* t, int64_t n) {
+  bool inside = true;
+  for (int64_t i = 0; i < n; ++i) {
+    inside &= x[i] >= 0 && x[i] <= 1;
+    // Clamped like clamp_min, which keeps a NaN.
+    const double a = tdm_log1p(-x[i]), b = tdm_log(x[i]), cut = -100;
+    y[i] = (t[i] - 1) * (a < cut ? cut : a) - t[i] * (b < cut ? cut : b);
+  }
+  return inside;
+}
 
 template <class T>
 void bce_loop(const KernelCall& c) {
+  constexpr int64_t kPiece = 4096;
   const T *x = c.in[0].as<T>(), *t = c.in[1].as<T>();
   T* y = c.out[0].as<T>();
-  parallel_for(0, c.in[0].numel, 4096, [&](int64_t first, int64_t last) {
+  parallel_for(0, c.in[0].numel, kPiece, [&](int64_t first, int64_t last) {
     bool inside = true;
-    for (int64_t i = first; i < last; ++i) {
-      inside &= x[i] >= 0 && x[i] <= 1;
-      // Clamped like clamp_min, which keeps a NaN.
-      const T a = log1p_of(-x[i]), b = log_of(x[i]), cut = -100;
-      y[i] = (t[i] - 1) * (a < cut ? cut : a) - t[i] * (b < cut ? cut : b);
-    }
+    for (int64_t i = first; i < last; i += kPiece)
+      inside &= bce_piece(y + i, x + i, t + i, std::min(kPiece, last - i));
     if (!inside && c.error) c.error->report(1, 0);
   });
 }

@@ -78,6 +78,9 @@ struct RowLoops {
   /// gx[i] = k * (sum * exp(x[i] - lse) - even * (w ? w[i] : 1))
   void (*cross_entropy_grad)(float* gx, const float* x, float lse, float k, float sum, float even,
                              const float* w, int64_t n);
+  /// y[i] = (t[i] - 1) log(1 - x[i]) - t[i] log(x[i]), with logarithms of at least -100; whether
+  /// all x[i] are probabilities.
+  bool (*cross_entropy_of_two)(float* y, const float* x, const float* t, int64_t n);
   /// dp[i] = exp(s[i] - lse) * (dp[i] - shift) * scale, and s[i] = exp(s[i] - lse).
   void (*attention_grad)(float* s, float* dp, float lse, float shift, float scale, int64_t n);
   /// One sample's units: gates i, f, u, o (before activation) are `h` apart. saved may be
