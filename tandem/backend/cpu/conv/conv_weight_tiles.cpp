@@ -122,7 +122,8 @@ struct Call {
                     ih = h.at(line % h.out, kh), n = line / h.out / d.out;
       const int64_t last = std::min(to, (line + 1) * w.out);
       const bool inside = id >= 0 && id < d.in && ih >= 0 && ih < h.in;
-      const uint16_t* start = x + ((n * d.in + id) * h.in + ih) * w.in * plan.x.step + c0;
+      const uint16_t* start =
+          inside ? x + ((n * d.in + id) * h.in + ih) * w.in * plan.x.step + c0 : kOutside;
       for (int64_t iw = w.at(p % w.out, kw); p < last; ++p, iw += w.stride)
         *lines++ = inside && iw >= 0 && iw < w.in ? start + iw * plan.x.step : kOutside;
     }
