@@ -52,6 +52,12 @@ std::string onednn_version();
 
 /// Scratch bytes rounded up to whole cache lines, so that what follows is aligned.
 inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+/// Room for `bytes` at the end of a workspace of `size`: where it begins.
+inline size_t take_lines(size_t& size, size_t bytes) {
+  const size_t at = size;
+  size += whole_lines(bytes);
+  return at;
+}
 
 /// Copies the elements of `a` to `to` in channels-last order.
 void to_channels_last(const Array& a, void* to);

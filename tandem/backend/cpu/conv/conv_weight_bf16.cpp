@@ -34,6 +34,10 @@ const uint16_t* read_pixels(const KernelCall& c, int i, const Pixels& p) {
   return reinterpret_cast<const uint16_t*>(to);
 }
 
+ConvSizes weight_sizes(const KernelCall& c) {
+  return ConvSizes(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
+}
+
 namespace {
 
 constexpr int64_t kMostPixels = 4096;  ///< the panels of more would leave the second-level cache
@@ -43,10 +47,6 @@ struct PointPlan : Bf16MatmulPlan {
   bool gathers = false;
   size_t pixels_at = 0;  ///< the pixels of x that a stride leaves, as rows
 };
-
-ConvSizes sizes_of(const KernelCall& c) {
-  return ConvSizes(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
-}
 
 MatmulProblem problem_of(const ConvSizes& s, int64_t x_step, int64_t gy_step) {
   MatmulProblem p;
@@ -64,7 +64,7 @@ bool supports(const KernelCall& c) {
   for (const Array* a : all)
     if (a->dtype != DType::bf16) return false;
   if (!conv_supports_floats(c)) return false;
-  const ConvSizes s = sizes_of(c);
+  const ConvSizes s = weight_sizes(c);
   for (const ConvSizes::Axis& a : s.axis)
     if (a.kernel != 1 || a.padding != 0 || (a.out - 1) * a.stride >= a.in) return false;
   return s.groups == 1 && s.n * s.pixels <= kMostPixels &&
@@ -73,7 +73,7 @@ bool supports(const KernelCall& c) {
 
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<PointPlan>();
-  const ConvSizes s = sizes_of(c);
+  const ConvSizes s = weight_sizes(c);
   size_t more = 0;
   plan->x = pixels_of(c.in[0], more);
   plan->gy = pixels_of(c.in[1], more);
@@ -106,7 +106,7 @@ void run(const KernelCall& c) {
   const uint16_t *x = read_pixels(c, 0, plan.x), *gy = read_pixels(c, 1, plan.gy);
   if (plan.gathers) {
     auto* to = reinterpret_cast<uint16_t*>(static_cast<char*>(c.scratch) + plan.pixels_at);
-    gather_pixels(sizes_of(c), x, plan.x.step, to);
+    gather_pixels(weight_sizes(c), x, plan.x.step, to);
     x = to;
   }
   run_matmul_bf16(plan, gy, x, nullptr, c.out[0].as<uint16_t>(), c.scratch, nullptr);

@@ -28,10 +28,6 @@ constexpr double kFewestMultiplyAdds = 1 << 20;
 
 alignas(64) constexpr uint16_t kOutside[kBf16Panel] = {};
 
-ConvSizes sizes_of(const KernelCall& c) {
-  return ConvSizes(c.get_attrs<ConvAttrs>(), c.in[0], c.out[0], c.in[1]);
-}
-
 int64_t panels_of(int64_t channels) { return (channels + kBf16Panel - 1) / kBf16Panel; }
 
 struct TapsPlan : Plan {
@@ -54,7 +50,7 @@ bool supports(const KernelCall& c) {
   for (const Array* a : {&c.in[0], &c.in[1], static_cast<const Array*>(&c.out[0])})
     if (a->dtype != DType::bf16) return false;
   if (!conv_supports_floats(c)) return false;
-  const ConvSizes s = sizes_of(c);
+  const ConvSizes s = weight_sizes(c);
   const double multiply_adds =
       static_cast<double>(s.n * s.pixels) * static_cast<double>(s.o * s.patch());
   const double full = static_cast<double>(s.c) / static_cast<double>(panels_of(s.c) * kBf16Panel);
@@ -64,11 +60,9 @@ bool supports(const KernelCall& c) {
 
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   auto plan = std::make_shared<TapsPlan>();
-  const ConvSizes s = sizes_of(c);
-  const auto take = [](size_t& at, int64_t bytes) {
-    const size_t here = at;
-    at += whole_lines(static_cast<size_t>(bytes));
-    return here;
+  const ConvSizes s = weight_sizes(c);
+  const auto take = [](size_t& size, int64_t bytes) {
+    return take_lines(size, static_cast<size_t>(bytes));
   };
   plan->loops = bf16_loops();
   plan->x = pixels_of(c.in[0], plan->workspace);
@@ -168,7 +162,7 @@ void run(const KernelCall& c) {
   const auto& plan = *static_cast<const TapsPlan*>(c.plan);
   char* scratch = static_cast<char*>(c.scratch);
   const Call call{plan,
-                  sizes_of(c),
+                  weight_sizes(c),
                   read_pixels(c, 0, plan.x),
                   read_pixels(c, 1, plan.gy),
                   reinterpret_cast<uint16_t*>(scratch + plan.turned),

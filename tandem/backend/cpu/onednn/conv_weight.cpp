@@ -67,20 +67,16 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
           2.0 * static_cast<double>(m * n * k));
   });
   if (!static_cast<const DnnlPlan&>(*plan->multiply).usable) return plan;
-  const auto take = [](size_t& at, size_t bytes) {
-    const size_t here = at;
-    at += whole_lines(bytes);
-    return here;
-  };
   plan->copy_x = !is_channels_last(c.in[0]);
-  if (plan->copy_x) plan->x = take(plan->workspace, static_cast<size_t>(c.in[0].numel) * 2);
-  plan->turned = take(plan->workspace, static_cast<size_t>(s.o * k) * 2);
+  if (plan->copy_x) plan->x = take_lines(plan->workspace, static_cast<size_t>(c.in[0].numel) * 2);
+  plan->turned = take_lines(plan->workspace, static_cast<size_t>(s.o * k) * 2);
   plan->workers = num_threads();
   plan->worker_bytes = whole_lines(static_cast<size_t>(k * n) * 2);
-  plan->result = take(plan->worker_bytes, static_cast<size_t>(m * n) * sizeof(float));
-  plan->row = take(plan->worker_bytes, static_cast<size_t>(n + 32) * sizeof(float));
-  plan->scratch = take(plan->worker_bytes, plan->multiply->workspace);
-  plan->workers_at = take(plan->workspace, plan->worker_bytes * static_cast<size_t>(plan->workers));
+  plan->result = take_lines(plan->worker_bytes, static_cast<size_t>(m * n) * sizeof(float));
+  plan->row = take_lines(plan->worker_bytes, static_cast<size_t>(n + 32) * sizeof(float));
+  plan->scratch = take_lines(plan->worker_bytes, plan->multiply->workspace);
+  plan->workers_at =
+      take_lines(plan->workspace, plan->worker_bytes * static_cast<size_t>(plan->workers));
   return plan;
 }
 
