@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 
 #include "bench/models.h"
 #include "bench/numbers.h"
+#include "bench/resident.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/machine_limits.h"
 #include "tandem/tensor/allocator.h"
@@ -63,14 +63,7 @@ Times median_time(const std::function<void()>& f, double budget) {
   return {wall[wall.size() / 2], cpu[cpu.size() / 2], each};
 }
 
-// Resident bytes of this process, now or at most since reset_resident_peak(); 0 where the system
-// does not say.
-int64_t resident_bytes(const char* field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.rfind(field, 0) == 0) return 1024 * std::atoll(line.c_str() + std::strlen(field));
-  return 0;
-}
+// "VmHWM:" counts from here on.
 bool reset_resident_peak() {
   std::ofstream file("/proc/self/clear_refs");
   file << "5" << std::flush;

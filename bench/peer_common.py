@@ -38,12 +38,13 @@ def one_round(f, seconds):
     return median(wall), median(cpu), (page_faults() - faults) / len(wall)
 
 
-def resident_mb():
-    """Resident memory of this process in MB, or None where the system does not say."""
+def resident_mb(field="VmRSS:"):
+    """A line of /proc/self/status in MB: resident memory now, VmHWM: at most, RssAnon: without files; None
+    where the system does not say."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as f:
             for line in f:
-                if line.startswith("VmRSS:"):
+                if line.startswith(field):
                     return round(int(line.split()[1]) / 1024)
     except OSError:
         pass

@@ -7,10 +7,10 @@ usage: peers_zoo.py NET train|train_bf16|infer BATCH SIZE eager|channels_last|co
 import contextlib
 import json
 import os
-import resource
 import sys
 import time
 
+from peer_common import resident_mb
 from peers_torch import Bert, F, Gpt, nn, np, torch, words  # noqa: I001 (finds tests/golden/philox.py)
 import torchvision
 
@@ -211,12 +211,15 @@ def median_ms(call, seconds):
 def main():
     name, mode, batch, size, variant = sys.argv[1:]
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "0")) or torch.get_num_threads())
+    idle = resident_mb("RssAnon:")
     net, x, y = make(name, int(batch), int(size))
     set_weights(net)
     net.eval()
     with torch.no_grad():
         loss = loss_of(net, x, y).item()
     call = calls(net, x, y, mode, variant)
+    # Parameters and, in training, gradients and two moments.
+    state = sum(p.numel() for p in net.parameters()) * 4 / 2**20 * (1 if mode == "infer" else 4)
     start = time.perf_counter()
     call()
     first = 1e3 * (time.perf_counter() - start)
@@ -225,8 +228,9 @@ def main():
     for line in sys.stdin:
         if line.strip() == "end":
             break
-        print(json.dumps({"ms": median_ms(call, float(line)),
-                          "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}), flush=True)
+        ms, peak = median_ms(call, float(line)), resident_mb("VmHWM:")
+        print(json.dumps({"ms": ms, "peak_mb": peak,
+                          "beyond_mb": peak - resident_mb("RssFile:") - idle - state}), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "bench/resident.h"
 #include "bench/serve_bench.h"
 #include "tandem/base/clock.h"
 #include "tandem/base/files/folder.h"
@@ -29,12 +30,7 @@ namespace {
 using namespace tandem;
 namespace fs = std::filesystem;
 
-double resident_mb() {
-  std::ifstream file("/proc/self/statm");
-  double total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * 4096 / 1048576;
-}
+double resident_mb() { return static_cast<double>(bench::resident_bytes("VmRSS:")) / 1048576; }
 
 /// One way to ask one server.
 struct Arm {

@@ -15,6 +15,7 @@
 #include <future>
 #include <thread>
 
+#include "bench/resident.h"
 #include "tandem/base/clock.h"
 #include "tandem/init.h"
 #include "tandem/serve/text/text_engine.h"
@@ -72,12 +73,7 @@ std::string write_adapter(models::PretrainedModel& model, int64_t rank, bool tra
   return folder;
 }
 
-double resident_gigabytes() {
-  std::ifstream file("/proc/self/statm");
-  double pages = 0, resident = 0;
-  file >> pages >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e9;
-}
+double resident_gigabytes() { return static_cast<double>(bench::resident_bytes("VmRSS:")) / 1e9; }
 
 void generate_text(serve::TextEngine& engine, std::vector<int64_t> prompt, int64_t adapter,
                    const models::GenerateOptions& o) {

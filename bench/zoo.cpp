@@ -4,9 +4,10 @@
 // line about its first call, then answers each line of standard input, which is seconds, with the
 // median milliseconds of a call over that time. The line "profile" prints ops and layers to
 // standard error; with TANDEM_DUMP the compiled program follows at the end. The first answer has
-// the loss in evaluation mode, by which both sides show that they do the same work.
+// the loss in evaluation mode, by which both sides show that they do the same work. beyond_mb is
+// the memory at its peak without files, what init() holds, parameters and, in training, their
+// gradients and two moments.
 #include <fmt/core.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <functional>
@@ -15,6 +16,7 @@
 #include <optional>
 
 #include "bench/numbers.h"
+#include "bench/resident.h"
 #include "bench/zoo_nets.h"
 #include "tandem/base/clock.h"
 #include "tandem/models/registry.h"
@@ -113,7 +115,10 @@ double median_ms(const std::function<void()>& call, double seconds) {
 
 void say(const nlohmann::json& j) { std::cout << j.dump() << std::endl; }
 
-void serve(const std::function<void()>& call, nlohmann::json first) {
+constexpr double kMb = 1 << 20;
+double g_idle_mb = 0;  ///< without files, after init()
+
+void serve(const std::function<void()>& call, nlohmann::json first, double state_mb) {
   const Clock::time_point begin = Clock::now();
   call();
   first["first_ms"] = 1e3 * seconds_since(begin);
@@ -128,9 +133,12 @@ void serve(const std::function<void()>& call, nlohmann::json first) {
       say({{"profiled", true}});
       continue;
     }
-    rusage use{};
-    getrusage(RUSAGE_SELF, &use);
-    say({{"ms", median_ms(call, std::atof(line.c_str()))}, {"peak_mb", use.ru_maxrss / 1024}});
+    const double ms = median_ms(call, std::atof(line.c_str()));
+    const double peak = static_cast<double>(resident_bytes("VmHWM:")) / kMb;
+    const double files = static_cast<double>(resident_bytes("RssFile:")) / kMb;
+    say({{"ms", ms},
+         {"peak_mb", std::lround(peak)},
+         {"beyond_mb", peak - files - g_idle_mb - state_mb}});
   }
 }
 
@@ -144,6 +152,9 @@ void dump(F& fast, const Work& w) {
 template <class Net>
 void run(Net& net, const Data& d, const Work& w) {
   set_weights(net);
+  double parameters_mb = 0;
+  for (const auto& [name, p] : net.named_parameters())
+    parameters_mb += static_cast<double>(p.numel()) * sizeof(float) / kMb;
   nlohmann::json first = {{"version", TANDEM_VERSION}};
   net.eval();
   {
@@ -154,7 +165,7 @@ void run(Net& net, const Data& d, const Work& w) {
     NoGradGuard no_grad;
     const auto body = [&](Tensor x) { return net(x); };
     auto fast = compile(body, {.same_bits = false});  // as predict and serve do
-    serve([&] { w.compiled ? fast(d.x) : body(d.x); }, first);
+    serve([&] { w.compiled ? fast(d.x) : body(d.x); }, first, parameters_mb);
     return dump(fast, w);
   }
   net.train();
@@ -172,7 +183,8 @@ void run(Net& net, const Data& d, const Work& w) {
     return loss;
   };
   auto fast = compile(body);
-  serve([&] { (w.compiled ? fast(d.x, d.y) : body(d.x, d.y)).template item<float>(); }, first);
+  serve([&] { (w.compiled ? fast(d.x, d.y) : body(d.x, d.y)).template item<float>(); }, first,
+        4 * parameters_mb);
   dump(fast, w);
 }
 
@@ -192,6 +204,7 @@ int main(int argc, char** argv) {
   }
   try {
     tandem::init();
+    g_idle_mb = static_cast<double>(resident_bytes("RssAnon:")) / kMb;
     const Work w{argv[1], argv[2], std::atoll(argv[3]), std::atoll(argv[4]),
                  std::string(argv[5]) == "compiled"};
     if (!with_net(w, [&](auto& net, const Data& d) { run(net, d, w); })) {

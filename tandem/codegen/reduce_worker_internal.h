@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/codegen/plan_runner.h"
 #include "tandem/codegen/reduce.h"
 #include "tandem/codegen/reduce_geometry.h"
@@ -288,8 +289,8 @@ struct ReduceWorker {
     char* to = moved;
     for (int64_t j = 0; j < deep; ++j)
       for (int64_t k = 0; k < some; ++k, to += n * run.element)
-        std::memcpy(to, run.x_at(base + r.offset_of(0, at + k + j * kLanes)),
-                    static_cast<size_t>(n * run.element));
+        copy_bytes(to, run.x_at(base + r.offset_of(0, at + k + j * kLanes)),
+                   static_cast<size_t>(n * run.element));
     const char* x = moved;
     if (!run.p.map_is_x) {
       map.set_in(0, moved);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/tensor/allocator.h"
 
 namespace tandem::codegen {
@@ -178,7 +179,7 @@ inline void copy_run(T* to, const T* from, int64_t n) {
   char* const out = reinterpret_cast<char*>(to);
   const char* const x = reinterpret_cast<const char*>(from);
   if (bytes > kShortRun)
-    std::memcpy(out, x, bytes);
+    copy_bytes(out, x, bytes);
   else if (bytes >= 16)
     copy_pieces<16>(out, x, bytes);
   else if (bytes >= 4)
@@ -237,7 +238,7 @@ void scatter_flat_as(const TileLoop& loop, int array, void* dst, const void* src
 
 void gather_run(void* dst, const void* src, int64_t stride, int64_t n, size_t element_size) {
   if (stride == 1) {
-    std::memcpy(dst, src, static_cast<size_t>(n) * element_size);
+    copy_bytes(dst, src, static_cast<size_t>(n) * element_size);
     return;
   }
   TD_BY_SIZE(gather_as, dst, src, stride, n)

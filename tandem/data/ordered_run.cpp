@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
 #include "tandem/base/failures_internal.h"
@@ -29,7 +30,7 @@ double seconds(std::chrono::steady_clock::duration d) {
 void copy_corner(char* to, const Shape& to_shape, const char* from, const Shape& from_shape,
                  int dim, size_t element) {
   if (dim == to_shape.rank()) {
-    std::memcpy(to, from, element);
+    copy_bytes(to, from, element);
     return;
   }
   size_t to_step = element, from_step = element;
@@ -38,7 +39,7 @@ void copy_corner(char* to, const Shape& to_shape, const char* from, const Shape&
     from_step *= static_cast<size_t>(from_shape.data()[d]);
   }
   if (to_step == from_step) {
-    std::memcpy(to, from, from_step * static_cast<size_t>(from_shape.data()[dim]));
+    copy_bytes(to, from, from_step * static_cast<size_t>(from_shape.data()[dim]));
     return;
   }
   for (int64_t i = 0; i < from_shape.data()[dim]; ++i)
@@ -114,7 +115,7 @@ void Stack::add(Fields sample) {
     const Tensor dense = contiguous(t);
     const size_t bytes = static_cast<size_t>(dense.numel()) * size_of(dense.dtype());
     if (bytes > 0)
-      std::memcpy(static_cast<char*>(out.impl()->data) + added_ * bytes, dense.impl()->data, bytes);
+      copy_bytes(static_cast<char*>(out.impl()->data) + added_ * bytes, dense.impl()->data, bytes);
   }
   ++added_;
 }

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/dist/device_calls_internal.h"
 #include "tandem/dist/process_group.h"
@@ -95,7 +96,7 @@ ReduceOp op_of(const CollectiveAttrs& a) { return static_cast<ReduceOp>(a.op); }
 bool dense(const KernelCall& c) { return c.in[0].contiguous; }
 void copy_in(const KernelCall& c) {
   if (c.out[0].data != c.in[0].data && c.in[0].numel > 0)
-    std::memcpy(c.out[0].data, c.in[0].data, elements_of(c.in[0]).bytes());
+    copy_bytes(c.out[0].data, c.in[0].data, elements_of(c.in[0]).bytes());
 }
 void all_reduce_run(const KernelCall& c) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
@@ -157,7 +158,7 @@ void own_row_run(const KernelCall& c) {
   const size_t bytes = elements_of(c.out[0]).bytes();
   if (bytes == 0) return;
   const auto* rows = static_cast<const char*>(c.in[0].data);
-  std::memcpy(c.out[0].data, rows + bytes * static_cast<size_t>(group_of(a.group)->rank()), bytes);
+  copy_bytes(c.out[0].data, rows + bytes * static_cast<size_t>(group_of(a.group)->rank()), bytes);
 }
 
 // ---- the same calls between devices, by their library

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/dist/bucket_plan.h"
 #include "tandem/dist/collectives_internal.h"
@@ -207,8 +208,8 @@ void BucketReducer::give(size_t i, bool used) {
   if (g.defined()) {
     if (g.dtype() != b.dtype) g = g.to(b.dtype);
     if (!g.is_contiguous()) g = g.contiguous();
-    std::memcpy(byte_at(b.flat, p.offset), g.impl()->data,
-                static_cast<size_t>(g.numel()) * size_of(b.dtype));
+    copy_bytes(byte_at(b.flat, p.offset), g.impl()->data,
+               static_cast<size_t>(g.numel()) * size_of(b.dtype));
   }
   if (used || (unsent_[i] && g.defined())) {
     const Tensor one = ones({1}, b.dtype);

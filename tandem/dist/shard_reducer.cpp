@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/graph/trace.h"
@@ -48,8 +49,8 @@ void ShardReducer::give(size_t i, bool used) {
   if (g.defined()) {
     if (g.dtype() != u.dtype) g = g.to(u.dtype);
     if (!g.is_contiguous()) g = g.contiguous();
-    std::memcpy(byte_at(b.flat, p.offset), g.impl()->data,
-                static_cast<size_t>(g.numel()) * size_of(u.dtype));
+    copy_bytes(byte_at(b.flat, p.offset), g.impl()->data,
+               static_cast<size_t>(g.numel()) * size_of(u.dtype));
     params_[i].param.zero_grad();
     if (used || unsent_[i]) users_.mutable_data<float>()[i] = 1;
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
@@ -159,14 +160,14 @@ Tensor ShardedParams::whole_of(size_t i, const Tensor& part) {
   }
   const Tensor in = zeros({most}, part.dtype()), out = empty({most * engine_.size()}, part.dtype());
   const Tensor own = part.contiguous(), whole = empty({p.numel}, part.dtype());
-  std::memcpy(in.impl()->data, own.impl()->data, bytes_of(own.numel(), own.dtype()));
+  copy_bytes(in.impl()->data, own.impl()->data, bytes_of(own.numel(), own.dtype()));
   engine_
       .all_gather({in.impl()->data, most, in.dtype()}, {out.impl()->data, out.numel(), out.dtype()},
                   {"state of " + params_[i].name})
       .wait();
   for (int r = 0; r < engine_.size(); ++r) {
     const auto [begin, end] = range(p, u, r);
-    std::memcpy(byte_at(whole, begin), byte_at(out, most * r), bytes_of(end - begin, out.dtype()));
+    copy_bytes(byte_at(whole, begin), byte_at(out, most * r), bytes_of(end - begin, out.dtype()));
   }
   return whole.reshape(p.shape);
 }
@@ -217,8 +218,8 @@ void ShardedParams::launch(size_t unit) {
     Place& p = places_[i];
     const Tensor v = p.shard.cell()->read().contiguous();
     if (p.begin < p.end)
-      std::memcpy(byte_at(u.sent, p.offset + p.begin - first(u)), v.impl()->data,
-                  bytes_of(p.end - p.begin, u.dtype));
+      copy_bytes(byte_at(u.sent, p.offset + p.begin - first(u)), v.impl()->data,
+                 bytes_of(p.end - p.begin, u.dtype));
     p.gathered = p.shard.cell()->generation();
   }
   const Context& c = context();

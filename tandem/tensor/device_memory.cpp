@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/base/per_thread.h"
 
@@ -217,7 +218,7 @@ void deallocate(void* p, size_t bytes, Device d) noexcept {
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t bytes) {
   if (bytes == 0) return;
   if (is_host(to_device) && is_host(from_device)) {
-    std::memcpy(to, from, bytes);
+    tandem::copy_bytes(to, from, bytes);
   } else if (is_host(from_device)) {
     device_memory(to_device).copy_in(to, from, bytes, to_device.index, current_stream(to_device));
   } else if (is_host(to_device)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/tensor/strided.h"
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/tensor/device_memory.h"
 #include "tandem/tensor/dry_memory.h"
 
@@ -58,7 +59,7 @@ void for_each_row(const TensorImpl& t, size_t out_size, char* out, Row row) {
 
 void convert_elements(const void* src, DType from, void* dst, DType to, int64_t n) {
   if (from == to) {
-    if (n > 0) std::memcpy(dst, src, static_cast<size_t>(n) * size_of(from));
+    if (n > 0) tandem::copy_bytes(dst, src, static_cast<size_t>(n) * size_of(from));
     return;
   }
   visit_dtype(from, [&](auto f) {

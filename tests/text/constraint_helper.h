@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/error.h"
 #include "tandem/base/philox.h"
 #include "tandem/io/json.h"
 #include "tandem/text/constraint.h"
@@ -28,5 +29,8 @@ std::shared_ptr<const TokenBytes> vocabulary();
 std::shared_ptr<Constraint> constraint(const Grammar& g);
 /// Whether the text is one of the grammar.
 bool holds(const std::shared_ptr<Constraint>& c, std::string_view text);
+/// Whether an error says this. Where "too large" is wanted, a slow machine comes to the limit of
+/// seconds before that of states.
+bool says(const Error& e, std::string_view want);
 
 }  // namespace tandem::text

@@ -119,12 +119,12 @@ TEST(Ebnf, RefusesByLineAndName) {
       {"root ::= (((\"a\"{1000}){1000}){1000}){1000}", "too large"},
       {std::string(300000, '#'), "longer than"},
   };
-  for (const auto& [rules, says] : cases) {
+  for (const auto& [rules, want] : cases) {
     try {
       Grammar::ebnf(rules);
       ADD_FAILURE() << "accepted: " << rules.substr(0, 200);
     } catch (const Error& e) {
-      EXPECT_NE(e.text().find(says), std::string::npos) << rules.substr(0, 200) << "\n" << e.text();
+      EXPECT_TRUE(says(e, want)) << rules.substr(0, 200) << "\n" << e.text();
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/ops/conv/conv_internal.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/rule_internal.h"
@@ -152,7 +153,7 @@ void im2col_loops(const KernelCall& call) {
         T* to = out + row * y.strides[1] + place * s;
         const T* source = in + from;
         if (s == 1 && step == 1)
-          std::memcpy(static_cast<void*>(to), source, static_cast<size_t>(count) * sizeof(T));
+          copy_bytes(to, source, static_cast<size_t>(count) * sizeof(T));
         else
           for (int64_t i = 0; i < count; ++i) to[i * s] = source[i * step];
       };

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstring>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
 #include "tandem/ops/index/index.h"
@@ -160,7 +161,7 @@ inline void copy_short(void* to, const void* from, size_t bytes) {
   char* t = static_cast<char*>(to);
   const char* f = static_cast<const char*>(from);
   if (bytes > 512) {
-    std::memcpy(t, f, bytes);
+    copy_bytes(t, f, bytes);
     return;
   }
   size_t i = 0;

@@ -52,9 +52,10 @@ struct FftLines {
   FftTranspose<T> transpose;   ///< for dense lines that are equally far apart; may be null
 };
 
-/// Vectors of 64 bytes, or one line alone.
+/// Vectors of `lanes` lines, at most 64 bytes, or one line alone.
 template <class T, class C>
 struct FftLoop {
+  int lanes;
   void (*vectors)(const FftPlan<C>& plan, const FftLines<T>& lines, C* work);
   void (*alone)(const FftPlan<C>& plan, const FftLines<T>& lines, C* work);
 };

@@ -49,7 +49,6 @@ class FftWork {
 template <class T, class C>
 void run_range(const FftCall<T>& c, const FftPlan<C>& plan, const FftLoop<T, C>& loop, C* work,
                int64_t first, int64_t last) {
-  constexpr int kLanes = 64 / sizeof(C);
   FftLines<T> lines{};
   lines.kind = c.kind;
   lines.n = c.n;
@@ -69,8 +68,8 @@ void run_range(const FftCall<T>& c, const FftPlan<C>& plan, const FftLoop<T, C>&
       loop.alone(plan, lines, work);
       continue;
     }
-    lines.lines = static_cast<int>(std::min<int64_t>(kLanes, left));
-    for (int lane = 0; lane < kLanes; ++lane) set(lane, lane < lines.lines ? l + lane : l);
+    lines.lines = static_cast<int>(std::min<int64_t>(loop.lanes, left));
+    for (int lane = 0; lane < loop.lanes; ++lane) set(lane, lane < lines.lines ? l + lane : l);
     loop.vectors(plan, lines, work);
     l += lines.lines;
   }
@@ -78,11 +77,10 @@ void run_range(const FftCall<T>& c, const FftPlan<C>& plan, const FftLoop<T, C>&
 
 template <class T, class C>
 void run_lines(const FftCall<T>& c, const FftLoop<T, C>& loop) {
-  constexpr int kLanes = 64 / sizeof(C);
   const bool pairs = (c.kind == FftKind::real || c.kind == FftKind::to_real) && c.n % 2 == 0;
   const auto plan = fft_plan<C>(pairs ? c.n / 2 : c.n, pairs);
   const int64_t lines = c.outer * c.inner;
-  const int64_t lanes = c.n > kMostVectorLength ? 1 : kLanes;
+  const int64_t lanes = c.n > kMostVectorLength ? 1 : loop.lanes;
   const int64_t tasks = (lines + lanes - 1) / lanes;
   parallel_for_rows(tasks, 20 * c.n * lanes, [&](int64_t first, int64_t last) {
     const FftWork<C> work(2 * (plan->work() + 2) * lanes);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/parallel.h"
 #include "tandem/base/per_thread.h"
 #include "tandem/ops/function_internal.h"
@@ -99,7 +100,7 @@ void copy_reversed(T* dst, const T* src, int64_t n) {
 template <class T>
 void copy_row(T* dst, int64_t ds, const T* src, int64_t ss, int64_t n) {
   if (ds == 1 && ss == 1) {
-    std::memcpy(static_cast<void*>(dst), src, static_cast<size_t>(n) * sizeof(T));
+    copy_bytes(dst, src, static_cast<size_t>(n) * sizeof(T));
   } else if (ds == 1 && ss == 0) {
     std::fill_n(dst, n, *src);
   } else if (ds == 1 && ss == -1) {

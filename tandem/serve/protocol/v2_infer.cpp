@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/ops/ops.h"
 #include "tandem/serve/protocol/v2_internal.h"
@@ -221,7 +222,7 @@ Tensor tensor_of(const AskedInput& in, const ModelPort& port) {
       refuse(400, "input '{}' of shape {} has {} bytes, got {}", name, recipe::shape_text(shape),
              wanted, in.bytes.size());
     const Tensor x(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, {})));
-    if (wanted > 0) std::memcpy(x.impl()->data, in.bytes.data(), wanted);
+    if (wanted > 0) copy_bytes(x.impl()->data, in.bytes.data(), wanted);
     return x;
   }
   if (in.data.empty()) refuse(400, "input '{}' has no data", name);

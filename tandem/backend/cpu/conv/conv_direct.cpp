@@ -10,6 +10,7 @@
 #include "tandem/backend/cpu/conv/conv_internal.h"
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/conv/conv.h"
 
@@ -59,7 +60,7 @@ const float* padded_rows(const Direct& d, const float* x, int64_t n, int64_t r0,
       continue;
     }
     std::fill_n(to, left, 0.0f);
-    std::memcpy(to + left, from + at * row, static_cast<size_t>(count) * sizeof(float));
+    copy_bytes(to + left, from + at * row, static_cast<size_t>(count) * sizeof(float));
     std::fill_n(to + left + count, wide - left - count, 0.0f);
   }
   return to - (r1 - r0) * wide;

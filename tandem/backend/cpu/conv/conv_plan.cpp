@@ -7,6 +7,7 @@
 #include "tandem/backend/cpu/conv/conv_internal.h"
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/view/strided_copy_internal.h"
 
@@ -114,7 +115,7 @@ void add_weight_parts(const ConvSizes& s, float* partial, int64_t parts, float* 
     }
     float* to = gw + o * size;
     if (s.taps == 1 || channels == 1) {
-      std::memcpy(to, sum, static_cast<size_t>(size) * sizeof(float));
+      copy_bytes(to, sum, static_cast<size_t>(size) * sizeof(float));
     } else if (s.taps <= 16) {
       micro_table<float>().transpose(row_buffer, s.taps, sum, channels, s.taps, channels);
       std::memcpy(to, row_buffer, static_cast<size_t>(size) * sizeof(float));

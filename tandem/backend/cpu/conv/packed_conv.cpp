@@ -10,6 +10,7 @@
 
 #include "tandem/backend/cpu/gemm/packed_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/parallel.h"
 
 namespace tandem::detail {
@@ -112,7 +113,7 @@ void stage_row(const Sizes& s, const float* x, int64_t n, int64_t at, float* to)
   std::fill_n(to, left * c, 0.0f);
   to += left * c;
   if (s.step_c == 1 && s.step_w == c) {
-    std::memcpy(to, from, static_cast<size_t>(count * c) * sizeof(float));
+    copy_bytes(to, from, static_cast<size_t>(count * c) * sizeof(float));
   } else {
     for (int64_t i = 0; i < c; ++i)
       for (int64_t v = 0; v < count; ++v) to[v * c + i] = from[v * s.step_w + i * s.step_c];

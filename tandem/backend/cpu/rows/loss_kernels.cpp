@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax_cross_entropy and its derivative: one pass of vector code over each row of logits, or
-// over columns of them where samples have inner dimensions (the pixels of a segmentation). Logits
-// of 16 bits are widened a row at a time, columns of them as a whole. f64 runs the row's reference.
+// over columns of them where samples have inner dimensions (the pixels of a segmentation) or rows
+// are short; both have the same bits. Logits of 16 bits are widened a row at a time, columns of
+// them as a whole. f64 runs the row's reference.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "tandem/backend/cpu/registry_internal.h"
-#include "tandem/backend/cpu/rows/row_internal.h"
+#include "tandem/backend/cpu/rows/short_rows_internal.h"
 #include "tandem/backend/cpu/widened_internal.h"
 #include "tandem/base/math_prelude.h"
 #include "tandem/base/parallel.h"
@@ -95,6 +96,17 @@ struct Rows {
       r += n;
     }
   }
+  bool short_rows() const {
+    return inner == 1 && classes < kShortRow && logits.dtype == DType::f32;
+  }
+  // f(row, their columns, where those begin) for rows that are short; `x` has room for them.
+  template <class F>
+  void for_short_rows(int64_t first, int64_t last, float* x, F&& f) const {
+    for (int64_t r = first; r < last; r += kMostColumns) {
+      const int64_t n = std::min(kMostColumns, last - r);
+      f(r, turn_rows(x, this->x() + r * classes, classes, n), x);
+    }
+  }
   int64_t grain() const { return std::max<int64_t>(1, 4096 / std::max<int64_t>(classes, 1)); }
 };
 
@@ -159,6 +171,14 @@ void forward_run(const KernelCall& c) {
         l.column_sum_exp({s.classes, s.inner, n}, s.x() + at, top, sums);
         finish(r, n);
       });
+    if (s.short_rows()) {
+      alignas(64) float x[kShortRows];
+      return s.for_short_rows(first, last, x,
+                              [&](int64_t r, const Columns& lines, const float* from) {
+                                l.column_sum_exp(lines, from, top, sums);
+                                finish(r, lines.count);
+                              });
+    }
     std::vector<float> row = row_of(s.logits, s.classes);
     for (int64_t r = first; r < last; r += kMostColumns) {
       const int64_t n = std::min(kMostColumns, last - r);
@@ -217,7 +237,8 @@ void backward_run(const KernelCall& c) {
       keep_floats(gx, at, s.classes, to);
     }
   };
-  const auto columns = [&](int64_t row, int64_t n, int64_t at) {
+  const auto columns = [&](int64_t row, const Columns& lines, const float* x, float* first) {
+    const int64_t n = lines.count;
     float k[kMostColumns], sum[kMostColumns];
     int64_t label[kMostColumns];
     for (int64_t p = 0; p < n; ++p) {
@@ -225,21 +246,30 @@ void backward_run(const KernelCall& c) {
       k[p] = label[p] < 0 ? 0.0f : static_cast<float>(factor(row + p));
       sum[p] = label[p] < 0 ? 0.0f : static_cast<float>(own(label[p]) + s.smooth_weight);
     }
-    float* first = gx.as<float>() + at;
-    l.column_cross_entropy_grad({s.classes, s.inner, n}, first, s.x() + at, lse + row, k, sum,
-                                smooth, s.weight);
+    l.column_cross_entropy_grad(lines, first, x, lse + row, k, sum, smooth, s.weight);
     for (int64_t p = 0; p < n; ++p) {
       float* to = first + p;
       if (label[p] >= 0) {
-        float& mine = to[label[p] * s.inner];
+        float& mine = to[label[p] * lines.step];
         mine = static_cast<float>(mine - factor(row + p) * own(label[p]));
       } else {
-        for (int64_t j = 0; j < s.classes; ++j) to[j * s.inner] = 0;
+        for (int64_t j = 0; j < s.classes; ++j) to[j * lines.step] = 0;
       }
     }
   };
+  const auto short_rows = [&](int64_t first, int64_t last) {
+    alignas(64) float x[kShortRows], y[kShortRows];
+    s.for_short_rows(first, last, x, [&](int64_t r, const Columns& lines, const float* from) {
+      columns(r, lines, from, y);
+      turn_columns(gx.as<float>() + r * s.classes, y, lines);
+    });
+  };
   parallel_for(0, s.rows, s.grain(), [&](int64_t first, int64_t last) {
-    s.inner > 1 ? s.for_columns(first, last, columns) : rows(first, last);
+    if (s.short_rows()) return short_rows(first, last);
+    if (s.inner == 1) return rows(first, last);
+    s.for_columns(first, last, [&](int64_t r, int64_t n, int64_t at) {
+      columns(r, {s.classes, s.inner, n}, s.x() + at, gx.as<float>() + at);
+    });
   });
 }
 

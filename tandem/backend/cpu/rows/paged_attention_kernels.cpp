@@ -9,6 +9,7 @@
 
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/backend/cpu/rows/attention_internal.h"
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/half.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
@@ -21,13 +22,13 @@ constexpr int64_t kFewQueries = 8;  ///< of a head of keys: below, keys are not 
 
 void load(const Array& a, int64_t at, int64_t n, float* to) {
   if (a.dtype == DType::f32)
-    std::memcpy(to, a.as<float>() + at, static_cast<size_t>(n) * sizeof(float));
+    copy_bytes(to, a.as<float>() + at, static_cast<size_t>(n) * sizeof(float));
   else
     for (int64_t i = 0; i < n; ++i) to[i] = bfloat16_bits_to_float(a.as<uint16_t>()[at + i]);
 }
 void store(const Array& a, int64_t at, int64_t n, const float* from) {
   if (a.dtype == DType::f32)
-    std::memcpy(a.as<float>() + at, from, static_cast<size_t>(n) * sizeof(float));
+    copy_bytes(a.as<float>() + at, from, static_cast<size_t>(n) * sizeof(float));
   else
     for (int64_t i = 0; i < n; ++i) a.as<uint16_t>()[at + i] = float_to_bfloat16_bits(from[i]);
 }

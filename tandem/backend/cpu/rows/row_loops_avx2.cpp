@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row loops for AVX2.
+#include <immintrin.h>
+
 #include "tandem/backend/cpu/rows/row_internal.h"
 #include "tandem/base/math_prelude.h"
 

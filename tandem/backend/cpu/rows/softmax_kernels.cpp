@@ -9,7 +9,7 @@
 
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
-#include "tandem/backend/cpu/rows/row_internal.h"
+#include "tandem/backend/cpu/rows/short_rows_internal.h"
 #include "tandem/base/math_prelude.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/nn/softmax.h"
@@ -20,7 +20,6 @@ namespace {
 constexpr int64_t kBlockFloats = 32 * 1024;  ///< of a transposed block: stays in the cache
 constexpr int64_t kLeastLines = 16, kMostLines = 128;
 constexpr int64_t kFewestColumns = 8;
-constexpr int64_t kShortLine = 64;
 
 bool lines_supported(const KernelCall& c) {
   for (int i = 0; i < c.n_in; ++i)
@@ -79,25 +78,18 @@ void for_columns(const KernelCall& c, int64_t outer, int64_t n, int64_t inner, G
   });
 }
 
-// The same for rows of n elements, transposed: worth it where exponentials would not fill vectors.
+// The same for short rows of n elements.
 template <class G>
 void for_short_rows(const KernelCall& c, int64_t rows, int64_t n, G&& g) {
-  const MicroTable<float>& table = micro_table<float>();
   const int64_t blocks = (rows + kMostColumns - 1) / kMostColumns;
   parallel_for(0, blocks, 1 + 8192 / (kMostColumns * n), [&](int64_t first, int64_t last) {
-    // Room for whole vectors, see transpose(); not a multiple of pages apart.
-    alignas(64) float x[kMostColumns * kShortLine + 512], y[kMostColumns * kShortLine + 512];
+    alignas(64) float x[kShortRows], y[kShortRows];
     for (int64_t u = first; u < last; ++u) {
       const int64_t begin = u * kMostColumns, count = std::min(kMostColumns, rows - begin);
-      table.transpose(x, count, c.in[0].as<float>() + begin * n, n, count, n);
+      const Columns columns = turn_rows(x, c.in[0].as<float>() + begin * n, n, count);
       const float* const in[] = {x};
-      g(Columns{n, count, count}, y, in);
-      float* to = c.out[0].as<float>() + begin * n;
-      if (n >= table.width)
-        table.transpose(to, n, y, count, n, count);
-      else
-        for (int64_t r = 0; r < count; ++r)
-          for (int64_t k = 0; k < n; ++k) to[r * n + k] = y[k * count + r];
+      g(columns, y, in);
+      turn_columns(c.out[0].as<float>() + begin * n, y, columns);
     }
   });
 }
@@ -114,7 +106,7 @@ void for_lines(const KernelCall& c, F&& f, G&& g) {
   if (inner >= kFewestColumns) return for_columns<kIns>(c, lines / inner, n, inner, g);
   if (inner > 1) return for_transposed<kIns>(c, lines / inner, n, inner, f);
   if constexpr (kIns == 1)
-    if (n < kShortLine && lines >= kLeastLines) return for_short_rows(c, lines, n, g);
+    if (n < kShortRow && lines >= kLeastLines) return for_short_rows(c, lines, n, g);
   parallel_for(0, lines, std::max<int64_t>(1, 8192 / n), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       Line<kIns> line{{}, c.out[0].as<float>() + r * n, n};

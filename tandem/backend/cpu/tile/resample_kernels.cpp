@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/rule_internal.h"
 #include "tandem/ops/vision/resample_internal.h"
@@ -40,7 +41,7 @@ void combine(const Line<T>& l, const T* in, T* out, int64_t inner) {
   const int64_t* at = l.at;
   const T* w = l.weight;
   if (l.count == 1 && w[0] == T(1)) {
-    std::memcpy(out, in + at[0] * inner, static_cast<size_t>(inner) * sizeof(T));
+    copy_bytes(out, in + at[0] * inner, static_cast<size_t>(inner) * sizeof(T));
   } else if (l.count == 2) {
     const T *a = in + at[0] * inner, *b = in + at[1] * inner;
     for (int64_t i = 0; i < inner; ++i) out[i] = w[0] * a[i] + w[1] * b[i];
@@ -142,7 +143,7 @@ struct Resize {
     for (int i = 0; i < 3; ++i)
       if (!maps[static_cast<size_t>(all[i].axis)].identity()) last = i;
     if (last < 0) {
-      std::memcpy(static_cast<void*>(out), in, static_cast<size_t>(in_unit) * sizeof(T));
+      copy_bytes(out, in, static_cast<size_t>(in_unit) * sizeof(T));
       return;
     }
     T* to[2] = {scratch, scratch + d.in * h.in * w.out * inner};
