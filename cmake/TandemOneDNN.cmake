@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Finds oneDNN where scripts/setup unpacked it (build/deps/onednn) or under TANDEM_ONEDNN_ROOT, and
-# defines the target tandem_dnnl. TANDEM_HAVE_ONEDNN says whether it was found. Nothing is downloaded.
+# defines the target tandem_dnnl, its headers. TANDEM_HAVE_ONEDNN says whether it was found. Nothing is downloaded.
 set(TANDEM_ONEDNN_ROOT "${CMAKE_SOURCE_DIR}/build/deps/onednn" CACHE PATH "Folder of oneDNN")
 set(TANDEM_HAVE_ONEDNN OFF)
 if(TANDEM_ONEDNN STREQUAL "OFF")
@@ -25,17 +25,15 @@ file(STRINGS "${TANDEM_ONEDNN_ROOT}/include/oneapi/dnnl/dnnl_version.h" _version
 list(TRANSFORM _version REPLACE ".* ([0-9]+)$" "\\1")
 list(JOIN _version "." TANDEM_ONEDNN_VERSION)
 
-# Linked as libdnnl.so.3 next to libtandem.so, in the build tree as in an installed one.
+# Opened at its first use as libdnnl.so.3 next to libtandem.so, in the build tree as in an installed one.
 string(REGEX MATCH "libdnnl\\.so\\.[0-9]+" _soname "${_lib}")
 set(TANDEM_ONEDNN_FILE "${_lib}")
 set(TANDEM_ONEDNN_SONAME "${_soname}")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 file(RELATIVE_PATH _target "${CMAKE_BINARY_DIR}/lib" "${_lib}")
 file(CREATE_LINK "${_target}" "${CMAKE_BINARY_DIR}/lib/${_soname}" SYMBOLIC)
-add_library(tandem_dnnl SHARED IMPORTED GLOBAL)
+add_library(tandem_dnnl INTERFACE IMPORTED GLOBAL)
 set_target_properties(tandem_dnnl PROPERTIES
-  IMPORTED_LOCATION "${CMAKE_BINARY_DIR}/lib/${_soname}"
-  IMPORTED_SONAME "${_soname}"
   INTERFACE_INCLUDE_DIRECTORIES "${TANDEM_ONEDNN_ROOT}/include")
 set(TANDEM_HAVE_ONEDNN ON)
 message(STATUS "oneDNN: ${TANDEM_ONEDNN_VERSION}")

@@ -12,6 +12,7 @@
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/jit/jit_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/base/error.h"
 #include "tandem/base/parallel.h"
 #include "tandem/base/processor_name.h"
 #include "tandem/codegen/jit_control.h"
@@ -46,7 +47,11 @@ std::string features() {
 
 std::string library() {
 #ifdef TANDEM_HAVE_ONEDNN
-  return detail::onednn_version();
+  try {
+    return detail::onednn_version();
+  } catch (const Error& e) {
+    return e.message();
+  }
 #else
   return "off: not found when this was built (scripts/setup fetches it)";
 #endif

@@ -4,9 +4,9 @@
 // keeps its own, by the plan's id. Only the files of this folder include it.
 #pragma once
 
-#include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
+#include "tandem/backend/cpu/onednn/library_internal.h"
 #include "tandem/graph/kernel.h"
 
 namespace tandem::detail::onednn {

@@ -161,9 +161,9 @@ void run_plan(const KernelCall& call) {
     auto& args = bound.args[i];
     for (size_t k = 0; k < s.args.size(); ++k)
       check_status(
-          dnnl_memory_set_data_handle(args[k].memory, address(call, s.args[k].data.place)));
-    check_status(dnnl_primitive_execute(s.primitive.get(), thread_stream().get(),
-                                        static_cast<int>(args.size()), args.data()));
+          dnnl::dnnl_memory_set_data_handle(args[k].memory, address(call, s.args[k].data.place)));
+    check_status(dnnl::dnnl_primitive_execute(s.primitive.get(), thread_stream().get(),
+                                              static_cast<int>(args.size()), args.data()));
   }
 }
 
@@ -172,27 +172,13 @@ void run_plan(const KernelCall& call) {
 namespace tandem::detail {
 
 void register_onednn_kernels() {
-  // oneDNN takes a limit before its first primitive alone.
-  switch (cpu_limit()) {
-    case CpuLimit::base:
-      dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
-      break;
-    case CpuLimit::avx2:
-      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
-      break;
-    case CpuLimit::avx512:
-      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
-      break;
-    case CpuLimit::native:
-      break;
-  }
   register_onednn_matmul_kernels();
   register_onednn_conv_kernels();
   register_onednn_conv_weight_kernels();
 }
 
 std::string onednn_version() {
-  const dnnl_version_t* v = dnnl_version();
+  const dnnl_version_t* v = dnnl::dnnl_version();
   const char* isa = "other";
   switch (dnnl::get_effective_cpu_isa()) {
     case dnnl::cpu_isa::sse41:
