@@ -41,22 +41,29 @@ struct Arm {
   std::vector<double> rates = {}, p50 = {}, p99 = {};
 };
 
-void measure(std::vector<Arm>& arms, double seconds, int turns) {
-  for (int t = 0; t < turns; ++t)
-    for (Arm& a : arms) {
-      serve::LoadReport r;
-      serve::run_load(
-          {.url = a.url, .connections = a.connections, .seconds = seconds, .warm_seconds = 0.2},
-          a.request, r);
-      a.rates.push_back(r.rate());
-      a.p50.push_back(r.latency.quantile(0.5));
-      a.p99.push_back(r.latency.quantile(0.99));
-      if (r.other + r.broken > 0) fmt::print("{}: {} wrong answers\n", a.name, r.other + r.broken);
-    }
-  fmt::print("{:28}{:>12}{:>12}{:>12}{:>10}\n", "", "requests/s", "p50 us", "p99 us", "to echo");
+void load_once(std::vector<Arm>& arms, double seconds) {
+  for (Arm& a : arms) {
+    serve::LoadReport r;
+    serve::run_load(
+        {.url = a.url, .connections = a.connections, .seconds = seconds, .warm_seconds = 0.2},
+        a.request, r);
+    a.rates.push_back(r.rate());
+    a.p50.push_back(r.latency.quantile(0.5));
+    a.p99.push_back(r.latency.quantile(0.99));
+    if (r.other + r.broken > 0) fmt::print("{}: {} wrong answers\n", a.name, r.other + r.broken);
+  }
+}
+
+void print_arms(const std::vector<Arm>& arms) {
+  fmt::print("{:28}{:>12}{:>12}{:>12}{:>10}\n", "", "requests/s", "p50 us", "p99 us", "to first");
   for (const Arm& a : arms)
     fmt::print("{:28}{:>12.0f}{:>12.0f}{:>12.0f}{:>10.2f}\n", a.name, median(a.rates),
                median(a.p50) * 1e6, median(a.p99) * 1e6, median(a.rates) / median(arms[0].rates));
+}
+
+void measure(std::vector<Arm>& arms, double seconds, int turns) {
+  for (int t = 0; t < turns; ++t) load_once(arms, seconds);
+  print_arms(arms);
 }
 
 void write_models(const std::string& folder) {
@@ -103,14 +110,37 @@ void serve_models(OnCore0& at, const std::string& folder, int64_t max_batch) {
 }
 
 /// Rows a second of the model itself, called in a loop with batches of `rows`.
-double direct_rate(const std::string& file, int64_t rows, double seconds) {
-  const auto model = serve::Servable::load(file, {.max_batch = rows});
-  model->warm_up();
+double direct_rate(serve::Servable& model, int64_t rows, double seconds) {
   const Tensor x = randn({rows, 784});
   int64_t n = 0;
   const auto begin = Clock::now();
-  for (; seconds_since(begin) < seconds; ++n) model->run(0, {x}, rows);
+  for (; seconds_since(begin) < seconds; ++n) model.run(0, {x}, rows);
   return static_cast<double>(n * rows) / seconds_since(begin);
+}
+
+/// Rows a second through the queue, without HTTP: each of `clients` rows is asked for again as soon
+/// as it is answered.
+double queued_rate(const std::shared_ptr<serve::Servable>& model, int64_t clients, double seconds) {
+  std::atomic<int64_t> answered{0}, open{clients};
+  std::atomic<bool> ends{false};
+  const Tensor x = randn({1, 784});
+  serve::Scheduler scheduler(model, {});
+  std::function<void()> ask = [&] {
+    scheduler.submit({.inputs = {x}, .done = [&](const serve::JobResult& r) {
+                        if (r.status == 200) answered.fetch_add(1);
+                        if (ends.load())
+                          open.fetch_sub(1);
+                        else
+                          ask();
+                      }});
+  };
+  const auto begin = Clock::now();
+  for (int64_t i = 0; i < clients; ++i) ask();
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  const double rate = static_cast<double>(answered.load()) / seconds_since(begin);
+  ends = true;
+  while (open.load() > 0) std::this_thread::yield();
+  return rate;
 }
 
 void reload_under_load(const std::string& url, int reloads) {
@@ -167,22 +197,52 @@ void large_input(const OnCore0& echo, const OnCore0& server, double seconds) {
   measure(large, seconds, 5);
 }
 
-void batches(const OnCore0& server, const std::string& folder, double seconds) {
-  std::vector<Arm> mlp{
-      {"mlp, 1 connection", server.url, serve::v2_request(server.url, "mlp", 1, true), 1},
-      {"mlp, 64 connections", server.url, serve::v2_request(server.url, "mlp", 1, true), 64}};
-  {
-    OnCore0 alone([&](OnCore0& at) { serve_models(at, folder, 1); });
-    mlp.push_back({"mlp, 1, no batching", alone.url, mlp[0].request, 1});
-    mlp.push_back({"mlp, 64, no batching", alone.url, mlp[0].request, 64});
-    measure(mlp, seconds, 5);
-  }
+// What batching costs: rows through the queue, and through HTTP in requests of 32 rows and of one,
+// as parts of what the model does when it is called with batches of 32. For requests of one row
+// there is a bound, too: on one core the time that the same HTTP server takes to echo a request
+// comes on top of the model's.
+void batches(const OnCore0& echo, const OnCore0& server, const std::string& folder,
+             double seconds) {
+  constexpr int64_t kRows = 32;
+  constexpr int kTurns = 5;
+  const serve::LoadRequest one = serve::v2_request(server.url, "mlp", 1, true);
+  std::vector<Arm> arms{
+      {"mlp, 1 connection", server.url, one, 1},
+      {"mlp, 64 connections", server.url, one, 64},
+      {"mlp, 4, of 32 rows each", server.url, serve::v2_request(server.url, "mlp", kRows, true), 4},
+      {"echo, 64 connections", echo.url, mirror(one), 64}};
+  std::vector<double> direct, queued, alone;
   std::thread([&] {
     stay_on(0);
-    for (const int64_t rows : {1, 32})
-      fmt::print("mlp called directly, batches of {}: {:.0f} rows/s\n", rows,
-                 direct_rate(folder + "/mlp/1/model.onnx", rows, seconds));
+    const auto model = serve::Servable::load(folder + "/mlp/1/model.onnx", {.max_batch = kRows});
+    model->warm_up();
+    for (int t = 0; t < kTurns; ++t) {
+      alone.push_back(direct_rate(*model, 1, seconds / 2));
+      direct.push_back(direct_rate(*model, kRows, seconds / 2));
+      queued.push_back(queued_rate(model, 2 * kRows, seconds / 2));
+      std::thread([&] {
+        stay_on(1);
+        load_once(arms, seconds);
+      }).join();
+    }
   }).join();
+  {
+    OnCore0 single([&](OnCore0& at) { serve_models(at, folder, 1); });
+    std::vector<Arm> more{{"mlp, 1, no batching", single.url, one, 1},
+                          {"mlp, 64, no batching", single.url, one, 64}};
+    measure(more, seconds, kTurns);
+  }
+  print_arms(arms);
+  const double rate = median(direct), echoed = median(arms[3].rates);
+  const auto line = [rate](const char* what, double rows) {
+    fmt::print("{:36}{:>10.0f} rows/s{:>8.2f}\n", what, rows, rows / rate);
+  };
+  line("mlp called directly, one row", median(alone));
+  line("mlp called directly, batches of 32", rate);
+  line("through the queue, 64 rows at a time", median(queued));
+  line("through HTTP, requests of 32 rows", median(arms[2].rates) * kRows);
+  line("through HTTP, 64 requests of a row", median(arms[1].rates));
+  line("  its bound: the model and an echo", 1 / (1 / rate + 1 / echoed));
 }
 
 int run(double seconds, const std::string& part) {
@@ -202,7 +262,7 @@ int run(double seconds, const std::string& part) {
       bench_grpc(server.url, "image", seconds, 1, 3);
     }
     if (wanted("large")) large_input(echo, server, seconds);
-    if (wanted("batches")) batches(server, folder, seconds);
+    if (wanted("batches")) batches(echo, server, folder, seconds);
     if (wanted("reloads")) reload_under_load(server.url, 1000);
   }
   remove_folder(folder);
