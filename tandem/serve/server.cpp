@@ -101,14 +101,13 @@ void front_page(Call& call) {
 }
 
 void route(Call& call) {
-  const std::string first = call.path.empty() ? "" : call.path[0];
   if (handle_page(call)) return;
   if (call.path.empty()) {
     if (asks_for_page(call.request())) refuse(404, "this server has no page");
     call.only("GET");
     return front_page(call);
   }
-  if (first == "metrics" && call.path.size() == 1) {
+  if (call.path[0] == "metrics" && call.path.size() == 1) {
     call.only("GET");
     return call.answer({.content_type = "text/plain; version=0.0.4; charset=utf-8",
                         .body = metrics_text(call.server)});
@@ -264,13 +263,14 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
 }
 
 std::string timing_text(const JobResult& r) {
-  return fmt::format("queue={:.0f}us;compute={:.0f}us;batch={}{}", r.queue_seconds * 1e6,
-                     r.compute_seconds * 1e6, r.batch, r.kept ? ";cache=hit" : "");
+  return fmt::format("queue={}us;compute={}us;batch={}{}", std::llround(r.queue_seconds * 1e6),
+                     std::llround(r.compute_seconds * 1e6), r.batch, r.kept ? ";cache=hit" : "");
 }
 
 void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
            std::function<HttpResponse(const JobResult&)> respond, const SequenceAsk& sequence) {
-  const auto done = [call, respond = std::move(respond)](const JobResult& r) {
+  auto done = [call = Call{call.exchange, call.server, {}, call.recorded},
+               respond = std::move(respond)](const JobResult& r) {
     if (r.status != 200) return call.error(r.status, r.error);
     try {
       HttpResponse answer = respond(r);
@@ -281,7 +281,7 @@ void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> input
       call.error(refusal.status, refusal.text);
     }
   };
-  run_inputs(call.exchange, v, std::move(inputs), timeout, done, sequence);
+  run_inputs(call.exchange, v, std::move(inputs), timeout, std::move(done), sequence);
 }
 
 struct Server::State {

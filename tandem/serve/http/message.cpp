@@ -83,6 +83,7 @@ const char* status_text(int status) {
 std::optional<std::vector<std::string>> path_segments(std::string_view path) {
   if (path.empty() || path[0] != '/') return std::nullopt;
   std::vector<std::string> out;
+  out.reserve(static_cast<size_t>(std::count(path.begin(), path.end(), '/')));
   std::string* now = nullptr;
   for (size_t i = 0; i < path.size(); ++i) {
     if (path[i] == '/') {
