@@ -231,7 +231,8 @@ std::vector<OnnxValue> OnnxRunner::run(std::span<const OnnxValue> inputs) {
   }
   std::optional<Error> error;
   if (how == OnnxWay::whole) {
-    if (auto out = s.whole(*plan, in, error)) return s.done(*plan, OnnxWay::whole, "", std::move(*out));
+    if (auto out = s.whole(*plan, in, error))
+      return s.done(*plan, OnnxWay::whole, "", std::move(*out));
     why = describe(*error);
   }
   if (how != OnnxWay::eager) {

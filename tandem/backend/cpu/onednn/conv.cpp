@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tandem/backend/cpu/conv/conv_internal.h"
-#include "tandem/backend/cpu/onednn/internal.h"
+#include "tandem/backend/cpu/onednn/plans_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
 #include "tandem/graph/context.h"

@@ -8,7 +8,7 @@
 
 #include "tandem/backend/cpu/conv/conv_internal.h"
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
-#include "tandem/backend/cpu/onednn/internal.h"
+#include "tandem/backend/cpu/onednn/plans_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/backend/cpu/rows/row_internal.h"
 #include "tandem/base/half.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "tandem/backend/cpu/gemm/matmul_internal.h"
-#include "tandem/backend/cpu/onednn/internal.h"
+#include "tandem/backend/cpu/onednn/plans_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/matmul/matmul.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machinery around oneDNN primitives; see internal.h. Invariant: a primitive is created and run
-// with one fixed number of oneDNN threads: one, except for the few calls that cannot be split into
-// parts. Our threads are parallel_for's.
+// The machinery around oneDNN primitives; see plans_internal.h. Invariant: a primitive is created
+// and run with one fixed number of oneDNN threads: one, except for the few calls that cannot be
+// split into parts. Our threads are parallel_for's.
 #ifdef TANDEM_HAVE_ONEDNN
-#include "tandem/backend/cpu/onednn/internal.h"
+#include "tandem/backend/cpu/onednn/plans_internal.h"
 
 #include <atomic>
 #include <cstring>
