@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "tandem/base/files/folder.h"
 #include "tandem/compile/compile.h"
@@ -67,6 +69,9 @@ class Quantising {
     if (file && onnx.dynamic.empty())
       for (const ModelPort& p : model_.inputs)
         if (!p.shape.empty() && p.shape[0] < 0) onnx.dynamic.push_back(p.name + ":0=batch");
+    for (size_t i = 0; i < model_.inputs.size(); ++i)
+      for (size_t d = 1; file && d < model_.inputs[i].shape.size(); ++d)
+        if (model_.inputs[i].shape[d] < 0 && o.onnx.shapes.empty()) open_.emplace_back(i, d);
     export_ = export_options(model_, onnx, !file || !onnx.dynamic.empty());
     export_.external_data = false;
     constexpr int kOtherCodes = 21;  // the first opset with codes of 16 and of 4 bits
@@ -87,8 +92,11 @@ class Quantising {
   void with_data(const std::function<void(const Data&)>& use) const;
   Data of_recipe(RecipeParts& parts) const;
   Data of_arrays() const;
-  QuantizeReport run(const Data& data);
+  QuantizeReport run(Data data);
   void open_sizes(const Data& data);
+  void take_sizes(const Data& data);
+  std::unique_ptr<quant::Network> traced(const quant::Forward& f, Data& data,
+                                         QuantizeReport& report);
   QuantizeScore score(const quant::Quantized& q, const Data& data, int64_t most = INT64_MAX) const;
   quant::Quantized best(const quant::Calibrated& c, const Data& data,
                         const std::vector<double>& each, QuantizeReport& report) const;
@@ -104,6 +112,7 @@ class Quantising {
   LoadedModel model_;
   onnx::OnnxExportOptions export_;
   bool fixed_ = false;
+  std::vector<std::pair<size_t, size_t>> open_;  ///< inputs and dimensions of a file, batches aside
 };
 
 // ---- data
@@ -303,14 +312,52 @@ void Quantising::open_sizes(const Data& data) {
   export_.dynamic = export_options(model_, all, true).dynamic;
 }
 
-QuantizeReport Quantising::run(const Data& data) {
+// What a file leaves open, such as the length of texts, is as long as in the data.
+void Quantising::take_sizes(const Data& data) {
+  if (data.calibration.empty()) return;
+  for (const auto& [input, d] : open_) {
+    const Tensor& x = data.calibration[0].at(input);
+    if (static_cast<int>(d) < x.dim()) model_.inputs[input].shape[d] = x.size(static_cast<int>(d));
+  }
+}
+
+// Files may compute sizes from those of their inputs in ways that only numbers go through. Such a
+// file is quantised one sample at a time, and the result has the sizes of the data.
+std::unique_ptr<quant::Network> Quantising::traced(const quant::Forward& f, Data& data,
+                                                   QuantizeReport& report) {
+  const auto trace = [&] {
+    return std::make_unique<quant::Network>(
+        f, onnx::export_specs(random_inputs(model_), export_.dynamic));
+  };
+  const bool asked = !is_graph_file(source_.model) || !o_.onnx.dynamic.empty();
+  if (asked || export_.dynamic.empty()) return trace();
+  try {
+    return trace();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Shape && e.kind() != ErrorKind::Unsupported) throw;
+    report.fixed = e.what();
+    report.fixed = report.fixed.substr(0, report.fixed.find('\n'));
+  }
+  export_.dynamic.clear();
+  fixed_ = true;
+  std::vector<std::vector<Tensor>> single;
+  for (const std::vector<Tensor>& x : data.calibration)
+    in_batches(x, rows(x),
+               [&](std::vector<Tensor> one, int64_t) { single.push_back(std::move(one)); });
+  data.calibration = std::move(single);
+  return trace();
+}
+
+QuantizeReport Quantising::run(Data data) {
   open_sizes(data);
+  take_sizes(data);
   QuantizeReport report;
-  const std::vector<Tensor> example = random_inputs(model_);
   const quant::Forward forward = [&](std::span<const Tensor> x) {
     return model_.run({x.begin(), x.end()});
   };
-  quant::Network net(forward, onnx::export_specs(example, export_.dynamic));
+  const std::unique_ptr<quant::Network> made = traced(forward, data, report);
+  quant::Network& net = *made;
+  const std::vector<Tensor> example = random_inputs(model_);
   const auto batches_of = [&](int64_t samples) {
     return [&, samples](const std::function<void(std::span<const Tensor>)>& see) {
       int64_t left = samples;
@@ -402,6 +449,8 @@ std::string QuantizeReport::to_string() const {
   if (score.samples > 0)
     s += fmt::format("outputs: {:.1f} dB, the same largest one for {:.2f} % of {} samples ({})\n",
                      score.sqnr, 100 * score.agreement, score.samples, method);
+  if (!fixed.empty())
+    s += "sizes are fixed at those of one sample: with an open batch, the model " + fixed + "\n";
   return s + file + "\n";
 }
 
@@ -430,7 +479,8 @@ io::Json QuantizeReport::to_json() const {
                           {"samples", score.samples},
                           {"agreement", score.agreement},
                           {"sqnr", score.sqnr},
-                          {"met", met}};
+                          {"met", met},
+                          {"fixed_sizes", !fixed.empty()}};
   if (score.before) {
     all.emplace_back("accuracy_before", *score.before);
     all.emplace_back("accuracy_after", *score.after);

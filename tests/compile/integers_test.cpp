@@ -5,6 +5,8 @@
 
 #include "tandem/base/parallel.h"
 #include "tandem/compile/program/use_def.h"
+#include "tandem/graph/apply.h"
+#include "tandem/ops/matmul/integer_winograd.h"
 #include "tests/compile/helpers.h"
 
 namespace tandem::test {
@@ -73,6 +75,41 @@ TEST(Integers, ConvolutionsBehindEachOther) {
     return y * 1e-4 + held_codes(bias);
   };
   expect_same_integers(f, randn({1, 1, 20, 15}), op::packed_integer_conv, 3);
+}
+
+// Transformed tiles are exact: odd sizes and channels, both signs, any padding, extremes of codes.
+TEST(Integers, TransformedTiles) {
+  manual_seed(19);
+  const bool taken = has_own_kernel(op::integer_winograd_conv, Device());
+  const OpDef& op = taken ? op::integer_winograd_conv : op::packed_integer_conv;
+  struct Case {
+    Shape x, w;
+    IntList before, after;
+    DType t;
+  };
+  for (const Case& c : {Case{{1, 24, 9, 11}, {24, 24, 3, 3}, {1, 1}, {1, 1}, DType::u8},
+                        Case{{2, 37, 7, 8}, {70, 37, 3, 3}, {0, 2}, {1, 0}, DType::i8},
+                        Case{{3, 288, 6, 5}, {33, 288, 3, 3}, {1, 1}, {1, 1}, DType::u8}}) {
+    const Tensor weight = some_bytes(c.w, DType::i8),
+                 bias = randint(-900, 900, {c.w[0], 1, 1}).to(DType::i32);
+    for (const int64_t point : {0, c.t == DType::u8 ? 255 : -128, 9}) {
+      const Tensor zero = full({}, point, c.t);
+      const ConvAttrs a{{1, 1}, c.before, {1, 1}, 1, c.after, {}};
+      const auto f = [&](const Tensor& v) {
+        return conv_integer(v, held_codes(weight), held_codes(zero), {}, a) + held_codes(bias);
+      };
+      expect_same_integers(f, some_bytes(c.x, c.t), op, 1);
+    }
+  }
+  const Tensor most = full({1, 64, 8, 8}, 255, DType::u8);
+  const ConvAttrs padded{{1, 1}, {1, 1}, {1, 1}, 1, {1, 1}, {}};
+  for (const int64_t code : {127, -128}) {
+    const Tensor weight = full({32, 64, 3, 3}, code, DType::i8);
+    const auto f = [&](const Tensor& v) {
+      return conv_integer(v, held_codes(weight), {}, {}, padded);
+    };
+    expect_same_integers(f, most, op, 1);
+  }
 }
 
 TEST(Integers, Matmuls) {

@@ -2,6 +2,7 @@
 // Convolutions and matmuls between dequantize_linear and quantize_linear become integer ones; codes
 // are those of eager code, or one off where a value lies half-way.
 #include "tandem/ops/matmul/integer.h"
+#include "tandem/ops/matmul/integer_winograd.h"
 #include "tandem/ops/pointwise/quantize.h"
 #include "tests/compile/helpers.h"
 
@@ -42,7 +43,9 @@ void expect_integers(const F& f, const Tensor& x, int convs, int matmuls) {
   EXPECT_EQ(count_ops(same.executable(), op::packed_integer_conv), 0);
   auto fast = compile([&](Tensor v) { return f(v); }, {.same_bits = false});
   const Tensor got = fast(x);
-  EXPECT_EQ(count_ops(fast.executable(), op::packed_integer_conv), convs)
+  EXPECT_EQ(count_ops(fast.executable(), op::packed_integer_conv) +
+                count_ops(fast.executable(), op::integer_winograd_conv),
+            convs)
       << fast.executable()->to_string();
   EXPECT_EQ(count_ops(fast.executable(), op::packed_integer_matmul), matmuls);
   ASSERT_EQ(got.dtype(), want.dtype());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantize_file() of a run that is evaluated on larger images than it was trained on.
+// quantize_file() of a run that is evaluated on larger images than it was trained on, and of files
+// whose sizes are open.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "tandem/recipe/recipe.h"
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
+#include "tests/onnx/helper.h"
 
 namespace tandem::recipe {
 namespace {
@@ -37,6 +39,60 @@ TEST(QuantizeFile, WholeImagesAfterPieces) {
   const onnx::OnnxModel q = onnx::OnnxModel::load(folder / "q.onnx");
   for (const int64_t size : {32, 64, 96})
     EXPECT_EQ(q({rand({1, 1, size, size})})[0].shape(), Shape(1, 2, size, size));
+}
+
+/// [batch, length, 4] of floats.
+std::string open_port(const std::string& name) {
+  io::ProtoWriter shape, tensor, type, port;
+  for (const char* size : {"batch", "length", ""}) {
+    io::ProtoWriter d;
+    if (*size)
+      d.add_bytes(2, size);
+    else
+      d.add_int(1, 4);
+    shape.add_message(1, d);
+  }
+  tensor.add_int(1, 1);
+  tensor.add_message(2, shape);
+  type.add_message(1, tensor);
+  port.add_bytes(1, name);
+  port.add_message(2, type);
+  return port.str();
+}
+
+// A length is that of the data. The second file computes with the size of its batch.
+TEST(QuantizeFile, LengthsOfTheData) {
+  init();
+  manual_seed(3);
+  const TempFolder folder;
+  const std::vector<float> weight = rand({4, 4}).to_vector<float>(), one(4, 1.0f);
+  io::save_npy(randn({6, 7, 4}), folder / "x.npy");
+  for (const bool computes : {false, true}) {
+    onnx::GraphText g;
+    g.inputs = {open_port("x")};
+    g.outputs = {open_port("y")};
+    g.initializers = {onnx::floats("w", {4, 4}, weight), onnx::floats("one", {1, 1, 4}, one)};
+    g.nodes = {onnx::node("MatMul", {"x", "w"}, {"z"})};
+    if (computes) {
+      g.nodes.push_back(onnx::node("Shape", {"x"}, {"sizes"}));
+      g.nodes.push_back(onnx::node("Expand", {"one", "sizes"}, {"ones"}));
+    }
+    g.nodes.push_back(onnx::node("Add", {"z", computes ? "ones" : "one"}, {"y"}));
+    write_file(folder / "net.onnx", onnx::model(g));
+    QuantizeFileOptions options;
+    options.data = folder / "x.npy";
+    const QuantizeReport r =
+        quantize_file({.model = folder / "net.onnx"}, folder / "q.onnx", options);
+    EXPECT_EQ(r.score.samples, 6);
+    EXPECT_GT(r.score.sqnr, 30);
+    EXPECT_EQ(r.fixed.empty(), !computes) << r.fixed;
+    const int64_t batch = computes ? 1 : 5;
+    const Tensor x = io::load_npy(folder / "x.npy").narrow(0, 0, batch);
+    const Tensor y = onnx::OnnxModel::load(folder / "q.onnx")({x})[0];
+    const Tensor want = onnx::OnnxModel::load(folder / "net.onnx")({x})[0];
+    EXPECT_EQ(y.shape(), Shape(batch, 7, 4));
+    EXPECT_LT(amax(abs(y - want)).item<double>(), 0.2);
+  }
 }
 
 }  // namespace

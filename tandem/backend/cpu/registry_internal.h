@@ -29,6 +29,8 @@ void register_depthwise_kernels();
 void register_packed_kernels();
 /// For the rows in ops/matmul/integer.h.
 void register_integer_kernels();
+/// For the rows in ops/matmul/integer_winograd.h.
+void register_integer_winograd();
 /// For the row in ops/matmul/nbits.h.
 void register_nbits_kernels();
 void register_pool_kernels();

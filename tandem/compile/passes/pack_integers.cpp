@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls and convolutions of 8-bit integers whose weight and its zero point are stable read them
 // packed (ops/matmul/integer.h), as pack_weights() does with floats. Sums are exact, so the bits
-// stay. What is added to each column becomes their bias.
+// stay. What is added to each column becomes their bias. Where a kernel takes them, 3x3
+// convolutions of stride 1 multiply transformed tiles (ops/matmul/integer_winograd.h), exactly,
+// too.
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/matmul/integer.h"
+#include "tandem/ops/matmul/integer_winograd.h"
 #include "tandem/ops/pointwise/pointwise.h"
 
 namespace tandem::compiler {
 namespace {
 
+// Transformed tiles pay from this many tiles and channels on, where few outputs of the last tiles
+// are waste.
+constexpr int64_t kFewestIntegerTiles = 12, kFewestIntegerChannels = 24;
+constexpr double kMostIntegerWaste = 1.35;
+
 class IntegerPacking {
  public:
-  explicit IntegerPacking(const Program& p) : p_(p), stable_(stable_values(p, p.weights_stay)) {}
+  explicit IntegerPacking(const Program& p)
+      : p_(p),
+        stable_(stable_values(p, p.weights_stay)),
+        winograd_(has_own_kernel(op::integer_winograd_conv, p.device)) {}
 
   std::vector<Rule> rules() const {
     return {{row(op::matmul_integer, {any("x"), any("w")}), [this](Rewrite& r) { matmul(r); }},
@@ -42,11 +53,35 @@ class IntegerPacking {
 
   ValueId use(Rewrite& r, const OpDef& op, ValueId x, const PackedAttrs& a) const {
     const ValueId x_zero = operand(r.root(), 2), w = r.value("w");
+    if (&op == &op::packed_integer_conv && transforms(r, a)) {
+      const ValueId tiles = r.emit().emit(op::pack_integer_winograd, nullptr, nullptr, {w});
+      return r.emit().emit(op::integer_winograd_conv, fields<PackedAttrs>(), &a,
+                           {x, tiles, x_zero});
+    }
     const ValueId packed = r.emit().emit(op::pack_integer, nullptr, nullptr, {w});
     if (natural_zero(r)) return r.emit().emit(op, fields<PackedAttrs>(), &a, {x, packed, x_zero});
     ValueId zero = operand(r.root(), 3);
     if (zero == kNone) zero = r.program().add_constant(zeros(Shape(), r.spec(w).dtype));
     return r.emit().emit(op, fields<PackedAttrs>(), &a, {x, packed, x_zero, ValueId(), zero});
+  }
+
+  bool transforms(const Rewrite& r, const PackedAttrs& a) const {
+    for (int d = 0; d < 2; ++d)
+      if (a.kernel[d].value() != 3 || a.stride[d].value() != 1 || a.padding[d].value() < 0 ||
+          a.padding_end[d].value() < 0)
+        return false;
+    const Shape &x = r.spec(r.value("x")).shape, &y = r.spec(r.root().out[0]).shape;
+    const int64_t c = x[1].value(), h = y[2].value(), w = y[3].value();
+    if (c < kFewestIntegerChannels || c > kMostIntegerWinogradChannels ||
+        a.columns < kFewestIntegerChannels)
+      return false;
+    const auto tiles = [](int64_t n) {
+      return (n + kIntegerWinogradOut - 1) / kIntegerWinogradOut;
+    };
+    const int64_t count = tiles(h) * tiles(w), outputs = kIntegerWinogradOut * kIntegerWinogradOut;
+    return winograd_ && y[0].value() * count >= kFewestIntegerTiles &&
+           static_cast<double>(count * outputs) <= kMostIntegerWaste * static_cast<double>(h * w) &&
+           natural_zero(r);
   }
 
   void matmul(Rewrite& r) const {
@@ -75,6 +110,7 @@ class IntegerPacking {
 
   const Program& p_;
   PerValue<char> stable_;
+  bool winograd_;
 };
 
 // The root adds an integer for each column.
@@ -97,7 +133,9 @@ void take_bias(Rewrite& r) {
 void take_integer_biases(Program& p) {
   if (!p.inference) return;
   const Pattern sums =
-      one_of({&op::packed_integer_matmul, &op::packed_integer_conv}).read(1).as("y");
+      one_of({&op::packed_integer_matmul, &op::packed_integer_conv, &op::integer_winograd_conv})
+          .read(1)
+          .as("y");
   Rewriter(p).run({{row(op::add, {sums, any("b")}).any_order(), take_bias}});
 }
 

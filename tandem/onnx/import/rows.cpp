@@ -199,6 +199,7 @@ void run_own(OnnxCall& c, const OpDef& op) {
 Shape onnx_shape(const std::vector<int64_t>& sizes) {
   Shape s;
   for (const int64_t d : sizes) {
+    TD_CHECK(!Dim::from_raw(d).is_symbolic(), Unsupported, "computes a shape with an open size");
     TD_CHECK(d >= 0 && d <= (int64_t{1} << 40), Shape, "asks for a dimension of size {}", d);
     s.push_back(d);
   }

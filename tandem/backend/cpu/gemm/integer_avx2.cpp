@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer tiles of 6 rows and two vectors of 8 sums (VPMADDWD). Called only where the processor has
-// AVX2.
+// Integer tiles of 6 rows and two vectors of 8 sums (VPMADDWD), and of 3 rows and four vectors,
+// whose weights are 16 bits wide: operands in memory, and half the broadcasts. Called only where
+// the processor has AVX2.
 #include "tandem/backend/cpu/gemm/integer_internal.h"
 #include "tandem/base/unroll_internal.h"
 
@@ -27,6 +28,9 @@ struct Avx2 {
   static V weight(const int8_t* w) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w)));
   }
+  static V short_weight(const int8_t* w) {
+    return _mm256_loadu_si256(reinterpret_cast<const V*>(w));
+  }
   static V add_products(V c, V a, V w) { return _mm256_add_epi32(c, _mm256_madd_epi16(a, w)); }
   static V mask(int64_t n) {
     return _mm256_loadu_si256(reinterpret_cast<const V*>(kMasks + kWidth - (n < 0 ? 0 : n)));
@@ -43,10 +47,17 @@ struct Avx2 {
 
 #include "tandem/backend/cpu/gemm/integer_loops.inc"
 
+constexpr IntegerLoops with_short_tiles(IntegerLoops loops) {
+  loops.short_tile[0] = integer_tile<Avx2, 1, 4, 2>;
+  loops.short_tile[1] = integer_tile<Avx2, 2, 4, 2>;
+  loops.short_tile[2] = integer_tile<Avx2, 3, 4, 2>;
+  return loops;
+}
+
 }  // namespace
 
 constinit const IntegerLoops kIntegerAvx2 =
-    integer_table<Avx2>(std::make_integer_sequence<int, Avx2::kRows>());
+    with_short_tiles(integer_table<Avx2>(std::make_integer_sequence<int, Avx2::kRows>()));
 
 }  // namespace tandem::detail
 

@@ -46,7 +46,33 @@ struct WideTiles {
 };
 inline constexpr int kMostWideRows = 32;
 
-inline constexpr int kMostIntegerRows = 12, kMostIntegerVectors = 4;
+/// Winograd's tiles over codes (ops/matmul/integer_winograd.h).
+struct IntegerWinogradLoops {
+  /// The codes of 4 x 4 pixels less their zero point, transformed: v[e * plane + k] for k < c, a
+  /// multiple of 16 of which are written. Pixels outside of r0..r1-1, q0..q1-1 count as zero.
+  struct In {
+    const uint8_t* x = nullptr;
+    int64_t row = 0, step = 0, c = 0, plane = 0;
+    int r0 = 0, r1 = 0, q0 = 0, q1 = 0;
+    int32_t zero = 0;
+    int16_t* v = nullptr;
+  };
+  /// bias + a quarter of the transformed sums m[e * plane + j], for 2 x 2 pixels of which rows x
+  /// columns are stored, and the first `channels` of 32 columns.
+  struct Out {
+    const int32_t *m = nullptr, *bias = nullptr;
+    int64_t plane = 0, row = 0, step = 0, channels = 0;
+    int rows = 0, columns = 0;
+    int32_t* y = nullptr;
+  };
+  void (*in_u8)(const In&);
+  void (*in_i8)(const In&);
+  void (*out)(const Out&);
+};
+/// nullptr where the tiles of a whole convolution are as fast (VPDPBUSD, AMX), or nothing is known.
+const IntegerWinogradLoops* integer_winograd_loops();
+
+inline constexpr int kMostIntegerRows = 12, kMostIntegerVectors = 4, kShortRows = 3;
 
 struct IntegerLoops {
   int rows;   ///< most rows of a tile
@@ -66,8 +92,14 @@ struct IntegerLoops {
   /// instruction.
   void (*byte_tile[kMostIntegerRows])(const IntegerTile&) = {};
   const WideTiles* wide = nullptr;  ///< in place of byte_tile
+  /// [rows - 1]: tiles of a whole panel whose weights are i16; none where others are as fast.
+  void (*short_tile[kShortRows])(const IntegerTile&) = {};
   bool takes_bytes() const { return byte_tile[0] != nullptr; }
 };
+/// `rows` rows by short tiles.
+void short_tiles(const IntegerLoops& loops, IntegerTile t, int64_t rows);
+inline constexpr int64_t kShortPairs = 128;  ///< of i16: 16 KB of a panel stay in the nearest cache
+extern const IntegerWinogradLoops kIntegerWinogradAvx2;
 extern const IntegerLoops kIntegerBase, kIntegerAvx2, kIntegerAvx512, kIntegerVnni;
 /// kIntegerVnni with tiles of AMX; nullptr where there are none.
 const IntegerLoops* integer_amx_loops();
