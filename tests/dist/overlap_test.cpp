@@ -60,6 +60,16 @@ TEST(Overlap, BucketsStartInsideTheBackwardPass) {
     EXPECT_GE(starts, 3U);
     EXPECT_GE(products_between, starts - 1) << step.executable()->to_string();
     EXPECT_EQ(waits_between, 0U) << step.executable()->to_string();
+    // What has come is updated before the last bucket is waited for.
+    size_t updates = 0, waits = 0, updates_before_last = 0;
+    for (const std::string& s : steps) {
+      updates += has(s, "adamw_update");
+      if (!has(s, "all_reduce_wait")) continue;
+      ++waits;
+      updates_before_last = updates;
+    }
+    EXPECT_EQ(waits, starts) << step.executable()->to_string();
+    EXPECT_GE(updates_before_last, 2 * (waits - 1)) << step.executable()->to_string();
     // Gradients are made in their places in the buckets and read there.
     for (const std::string& s : steps)
       EXPECT_FALSE(has(s, "cat") || has(s, "copy")) << step.executable()->to_string();
