@@ -297,6 +297,7 @@ void add_rows() {
       register_op(*row);
       register_kernel(DeviceKind::cpu, *row, {.supports = dense, .run = run});
     }
+    add_waiting_row(all_reduce_wait_row);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "tandem/base/error.h"
 #include "tandem/base/hash/hash.h"
@@ -23,6 +24,23 @@ std::vector<Cell*> cells_of_buffers(const nn::Module& net) {
   std::vector<Cell*> cells;
   for (const Buffer& b : net.buffers()) cells.push_back(b.cell().get());
   return cells;
+}
+
+// What broadcast_cells() does, as rows of the program: a call for each dtype.
+void broadcast_traced(const std::vector<Buffer>& buffers, const std::shared_ptr<Engine>& engine) {
+  std::map<DType, std::vector<Buffer>> alike;
+  for (const Buffer& b : buffers) alike[b.dtype()].push_back(b);
+  const NoGradGuard no_grad;
+  for (const auto& [dtype, group] : alike) {
+    std::vector<Tensor> parts;
+    for (const Buffer& b : group) parts.push_back(b.value().reshape({-1}));
+    const Tensor all = broadcast(cat(parts, 0), 0, engine);
+    int64_t at = 0;
+    for (const Buffer& b : group) {
+      b.assign_(narrow(all, 0, at, b.numel()).reshape(b.shape()));
+      at += b.numel();
+    }
+  }
 }
 
 std::vector<nn::detail::BatchNorm*> batch_norms_of(nn::Module& net) {
@@ -167,10 +185,7 @@ DataParallel::~DataParallel() {
 void DataParallel::sync_buffers() {
   if (engine_->size() == 1) return;
   if (sharded_ && !is_tracing()) sharded_->sync();
-  if (is_tracing()) {
-    for (const Buffer& b : net_.buffers()) b.assign_(broadcast(b.value(), 0, engine_));
-    return;
-  }
+  if (is_tracing()) return broadcast_traced(net_.buffers(), engine_);
   if (const std::vector<Cell*> cells = cells_of_buffers(net_); !cells.empty())
     broadcast_cells(*engine_, cells, "buffers");
 }

@@ -18,6 +18,7 @@ double patience() { return 12 * engine_options().timeout; }
 
 constexpr const char kTask[] = "a task", kValues[] = "parameters", kResult[] = "a result",
                      kGradients[] = "gradients";
+constexpr int64_t kMostNoteBytes = int64_t{1} << 24;  ///< that a worker sends with a result
 
 }  // namespace
 
@@ -156,10 +157,24 @@ class ServerSide {
     arrivals_.expect(r, engine_.recv(bytes_of(w.result), r, {kResult}));
   }
 
+  // What the message says becomes a size and a place here.
+  static void check_result(int r, const Worker& w) {
+    const ResultMessage& got = w.result;
+    const ServerTask& asked = w.task.task;
+    TD_CHECK(got.update == asked.update && got.part == asked.part, Value,
+             "the parameter server expects from rank {} the result of part {} of update {}, got "
+             "that of part {} of update {}\ngive_result() takes the task that next_task() gave.",
+             r, asked.part, asked.update, got.part, got.update);
+    TD_CHECK(got.note_bytes >= 0 && got.note_bytes <= kMostNoteBytes, Value,
+             "the parameter server expects from rank {} a note of at most {} bytes, got {}", r,
+             kMostNoteBytes, got.note_bytes);
+  }
+
   // A message of that worker is here.
   void take(int r) {
     Worker& w = worker(r);
     if (!w.has_result) {
+      check_result(r, w);
       w.has_result = true;
       w.body.resize(static_cast<size_t>(net_.result_bytes() + w.result.note_bytes));
       arrivals_.expect(r, engine_.recv(bytes_of(w.body), r, {kGradients}));
@@ -212,6 +227,9 @@ class WorkerSide {
   }
 
   void give_result(const ServerTask& task, const std::string& note) {
+    TD_CHECK(static_cast<int64_t>(note.size()) <= kMostNoteBytes, Value,
+             "give_result() expects a note of at most {} bytes, got {}", kMostNoteBytes,
+             note.size());
     ResultMessage m{task.update, task.part, static_cast<int64_t>(note.size()), generator_state()};
     std::vector<char> body(static_cast<size_t>(net_.result_bytes()));
     net_.result_to(body.data());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
@@ -332,13 +333,17 @@ void BucketReducer::take_views(Bucket& b) {
 // Which parameters have a gradient is the trace's, the same on all ranks: no flags travel.
 void BucketReducer::launch_traced(size_t k) {
   Bucket& b = buckets_[k];
+  std::copy_if(b.params.begin(), b.params.end(), std::back_inserter(b.traced),
+               [&](size_t i) { return used_[i] != 0; });
+  if (b.traced.empty()) return;
+  // Those that leave the next one aligned come first: the program has gradients made in their
+  // places in the bucket, where these are aligned.
+  std::stable_partition(b.traced.begin(), b.traced.end(), [&](size_t i) {
+    const int64_t n = params_[i].param.numel();
+    return n == aligned(n, b.dtype);
+  });
   std::vector<Tensor> parts;
-  for (const size_t i : b.params)
-    if (used_[i]) {
-      b.traced.push_back(i);
-      parts.push_back(params_[i].param.grad().reshape({-1}));
-    }
-  if (parts.empty()) return;
+  for (const size_t i : b.traced) parts.push_back(params_[i].param.grad().reshape({-1}));
   const NoGradGuard no_grad;
   // Without a library of its own a device's program brings values to the host for each call.
   const std::string label = fmt::format("bucket {}", k);

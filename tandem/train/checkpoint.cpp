@@ -25,6 +25,7 @@ constexpr const char* kManifest = "MANIFEST";
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
+constexpr const char* kLatest = "latest";
 
 /// "step-00000012" or, saved again, "step-00000012-1".
 struct Name {
@@ -253,6 +254,9 @@ void Checkpoints::write(const Snapshot& s) const {
     TD_CHECK(manifest.files[2].sum == sum_of(s.state.dump(1) + "\n"), Io,
              "'{}' reads back differently from what was written", join(stage, kState));
     load_checkpoint(stage);
+    // What processes before did not remove, as they were killed: each may leave one too many.
+    const std::string before = latest();
+    if (!before.empty() || !file_exists(join(folder_, kLatest))) retire(before);
     rename_durably(stage, join(folder_, name));
   } catch (...) {
     try {
@@ -261,7 +265,7 @@ void Checkpoints::write(const Snapshot& s) const {
     }
     throw;
   }
-  write_file(join(folder_, "latest"), name + "\n");
+  write_file(join(folder_, kLatest), name + "\n");
   retire(name);
 }
 
@@ -352,16 +356,22 @@ Snapshot load_checkpoint(const FilePath& folder) {
   return s;
 }
 
+// The name in `latest`; "" where there is none or it cannot be read.
+std::string Checkpoints::latest() const {
+  try {
+    std::string name = read_file(join(folder_, kLatest), 4096);
+    while (!name.empty() && name.back() == '\n') name.pop_back();
+    return name;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 std::optional<Snapshot> Checkpoints::load_latest() const {
   std::vector<std::string> order = list();
-  try {
-    std::string name = read_file(join(folder_, "latest"), 4096);
-    while (!name.empty() && name.back() == '\n') name.pop_back();
-    const std::string named = join(folder_, name);
-    std::stable_partition(order.begin(), order.end(),
-                          [&](const std::string& path) { return path == named; });
-  } catch (const Error&) {  // no `latest`: the newest is
-  }
+  const std::string named = join(folder_, latest());  // without one the newest comes first
+  std::stable_partition(order.begin(), order.end(),
+                        [&](const std::string& path) { return path == named; });
   for (const std::string& path : order) try {
       return load_checkpoint(path);
     } catch (const Error& e) {

@@ -72,6 +72,7 @@ class TD_API Checkpoints {
   void write_waiting();
   void write(const Snapshot& snapshot) const;
   void write_with_retries(const Snapshot& snapshot) const;
+  std::string latest() const;
   void retire(const std::string& newest) const;
 
   std::string folder_;

@@ -22,7 +22,7 @@ namespace tandem::distributed {
 namespace {
 
 struct Deep : nn::Module {
-  nn::Linear a{24, 24}, b{24, 24}, c{24, 24}, d{24, 3};
+  nn::Linear a{32, 32}, b{32, 32}, c{32, 32}, d{32, 3};
   Deep() { TD_REGISTER(a, b, c, d); }
   Tensor forward(Tensor x) { return d(tanh(c(tanh(b(tanh(a(x))))))); }
 };
@@ -47,7 +47,7 @@ TEST(Overlap, BucketsStartInsideTheBackwardPass) {
       opt.step();
       return loss;
     });
-    for (int k = 0; k < 3; ++k) step(ones({4, 24}) * (e->rank() + 1));
+    for (int k = 0; k < 3; ++k) step(ones({4, 32}) * (e->rank() + 1));
     const std::vector<std::string> steps = steps_of(*step.executable());
     size_t starts = 0, products_between = 0, waits_between = 0, starts_seen = 0;
     for (const std::string& s : steps) starts += has(s, "all_reduce_start");
@@ -60,6 +60,19 @@ TEST(Overlap, BucketsStartInsideTheBackwardPass) {
     EXPECT_GE(starts, 3U);
     EXPECT_GE(products_between, starts - 1) << step.executable()->to_string();
     EXPECT_EQ(waits_between, 0U) << step.executable()->to_string();
+    // What has come is updated before the last bucket is waited for.
+    size_t updates = 0, waits = 0, updates_before_last = 0;
+    for (const std::string& s : steps) {
+      updates += has(s, "adamw_update");
+      if (!has(s, "all_reduce_wait")) continue;
+      ++waits;
+      updates_before_last = updates;
+    }
+    EXPECT_EQ(waits, starts) << step.executable()->to_string();
+    EXPECT_GE(updates_before_last, 2 * (waits - 1)) << step.executable()->to_string();
+    // Gradients are made in their places in the buckets and read there.
+    for (const std::string& s : steps)
+      EXPECT_FALSE(has(s, "cat") || has(s, "copy")) << step.executable()->to_string();
   });
 }
 

@@ -224,5 +224,30 @@ TEST(ParameterServer, ErrorsEndAll) {
   }
 }
 
+// A worker's numbers are sizes and places on the server.
+TEST(ParameterServer, ResultsOfOtherTasksAreRefused) {
+  const std::pair<void (*)(ServerTask&), const char*> cases[] = {
+      {[](ServerTask& t) { t.part = 1000; }, "update 0, got that of part 1000 of update 0"},
+      {[](ServerTask& t) { t.part = -1; }, "update 0, got that of part -1 of update 0"},
+      {[](ServerTask& t) { t.update = 7; }, "update 0, got that of part 0 of update 7"},
+  };
+  for (const auto& [change, wanted] : cases) {
+    const std::vector<std::string> texts =
+        errors_of_ranks(2, [change = change](const std::shared_ptr<Engine>& e) {
+          ServedNet net;
+          ParameterServer server(net, {}, e);
+          if (e->rank() == 0) return server.run(3, {}, [] {});
+          ServerTask task = *server.next_task();
+          EXPECT_TRUE(has(thrown([&] { server.give_result(task, std::string(1 << 25, 'n')); }),
+                          "expects a note of at most 16777216 bytes, got 33554432"));
+          change(task);
+          server.give_result(task);
+          server.next_task();
+        });
+    EXPECT_TRUE(has(texts[0], wanted)) << texts[0];
+    EXPECT_TRUE(has(texts[1], "training has failed on the parameter server")) << texts[1];
+  }
+}
+
 }  // namespace
 }  // namespace tandem::distributed

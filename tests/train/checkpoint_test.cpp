@@ -282,6 +282,31 @@ TEST(Checkpoints, TriesAgainAndReportsLater) {
   EXPECT_EQ(steps(c), (std::vector<int64_t>{3, 1}));
 }
 
+// As of processes that are killed after their checkpoint has its name and before older ones go.
+TEST(Checkpoints, SavesThatEndHalfwayLeaveOneTooManyAtMost) {
+  struct NeverNamed : tandem::detail::FileFaults {
+    NeverNamed() { tandem::detail::g_file_faults = this; }
+    ~NeverNamed() override { tandem::detail::g_file_faults = nullptr; }
+    int error(tandem::detail::FileOp op, const std::string& path) override {
+      return op == tandem::detail::FileOp::write && path.find("/latest") != path.npos ? EIO : 0;
+    }
+  };
+  TempFolder f;
+  const auto save = [&](int64_t step) {
+    Checkpoints(f / "ckpt", {.keep_last = 2, .async = false, .retries = 0}).save(numbered(step));
+  };
+  for (const int64_t step : {8, 9}) save(step);
+  for (int64_t step = 1; step < 5; ++step) {  // begun again: lower numbers are newer
+    const NeverNamed faults;
+    EXPECT_EQ(error_of([&] { save(step); }).rfind("Io: cannot write '", 0), 0U) << step;
+    EXPECT_LE(Checkpoints(f / "ckpt").list().size(), 3U) << step;
+  }
+  expect_whole(*Checkpoints(f / "ckpt").load_latest());
+  EXPECT_EQ(Checkpoints(f / "ckpt").load_latest()->step, 9);
+  save(5);
+  EXPECT_EQ(steps(Checkpoints(f / "ckpt")), (std::vector<int64_t>{9, 5}));
+}
+
 // ---- exact resume
 
 struct CheckpointNet : nn::Module {

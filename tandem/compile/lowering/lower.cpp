@@ -14,12 +14,12 @@ constexpr size_t kAlignOfKernels = 64;   // a cache line
 constexpr size_t kAlignOfDevices = 256;  // what their pools give and their libraries expect
 constexpr size_t kAlignOfText = 8;       // the largest element
 constexpr double kTuningSeconds = 0.05;  // with TANDEM_TUNE=1
+}  // namespace
 
 size_t alignment(const Program& p, bool text) {
   if (text) return kAlignOfText;
   return is_host(p.device) ? kAlignOfKernels : kAlignOfDevices;
 }
-}  // namespace
 
 Lowered lower_program(const Program& p, LowerTo to) {
   const bool text = to == LowerTo::text;

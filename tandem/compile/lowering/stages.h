@@ -37,6 +37,8 @@ struct Lowering {
 };
 
 bool same_strides(const Shape& shape, const Strides& a, const Strides& b);
+/// lower.cpp: bytes between buffers of the arena.
+size_t alignment(const Program& p, bool text);
 
 /// operands.cpp: a step's operands as its kernel sees them, the addresses aside.
 struct Arrays {
@@ -49,9 +51,15 @@ KernelCall call_of(const Lowered& l, const Step& s, Arrays& a);
 
 /// steps.cpp: instructions become steps.
 void lower_instr(Lowering& at, const Instr& i);
-/// Append a step that copies place `k` to one of these dense strides (nullptr: row-major). `from`
-/// (or nullptr) gives scope and source location.
+/// Append a step that copies place `k` to place `to`. `from` (or nullptr) gives scope and source
+/// location.
+void copy_to(Lowering& at, int k, int to, const Instr* from);
+/// The same to a place of its own with these dense strides (nullptr: row-major).
 int copy_place(Lowering& at, int k, const Instr* from, const Strides* strides = nullptr);
+
+/// pieces.cpp: a concatenation whose pieces are made in their places. False: it is one of another
+/// kind, and nothing was done.
+bool lower_concatenation(Lowering& at, const Instr& i);
 
 /// intern_program.cpp: one copy of each program, which lives for ever, so that plans made of it may
 /// be kept.

@@ -154,6 +154,11 @@ bool is_loop(const Lowering& at, const Step& s) {
 
 int copy_place(Lowering& at, int k, const Instr* from, const Strides* strides) {
   const int to = at.fresh(Spec(at.place(k).dtype, at.place(k).shape), strides);
+  copy_to(at, k, to, from);
+  return to;
+}
+
+void copy_to(Lowering& at, int k, int to, const Instr* from) {
   Step s;
   s.op = &op::copy;
   s.name = s.op->name;
@@ -166,11 +171,11 @@ int copy_place(Lowering& at, int k, const Instr* from, const Strides* strides) {
   s.out.push_back(to);
   at.l.steps.push_back(std::move(s));
   prepare(at, at.l.steps.back());
-  return to;
 }
 
 void lower_instr(Lowering& at, const Instr& i) {
   if (i.op && i.op->family == Family::view) return lower_view(at, i);
+  if (lower_concatenation(at, i)) return;
   Step s;
   s.op = i.op;
   s.attrs = i.attrs;

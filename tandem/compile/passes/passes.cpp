@@ -31,6 +31,7 @@ std::span<const PassInfo> all_passes() {
       {"absorb_casts", Stage::fuse, absorb_casts, /*rare=*/true},
       {"fuse_loops", Stage::fuse, fuse_loops},
       {"remove_dead", Stage::fuse, remove_dead},
+      {"delay_waits", Stage::fuse, delay_waits, /*rare=*/true},
       {"place_epilogues", Stage::fuse, place_epilogues},
   };
   return kPasses;

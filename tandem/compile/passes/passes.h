@@ -58,6 +58,8 @@ void store_derivatives(Program& p);
 void absorb_casts(Program& p);
 /// Pointwise instructions over one space become fused loops.
 void fuse_loops(Program& p);
+/// What does not need the result of a row that waits for started work comes before that row.
+void delay_waits(Program& p);
 
 /// Loops over the result of a matmul, a convolution or a norm come right after it, so that they run
 /// on its blocks.
