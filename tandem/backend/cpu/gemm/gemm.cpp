@@ -20,6 +20,8 @@ namespace {
 constexpr int64_t kAliasBytes = 1024;  ///< rows this far apart map to the same few cache sets
 constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kRowsAhead = 6;  ///< rows of b prefetched while one is packed
+constexpr int kHighTile = 8;       ///< rows
+constexpr int64_t kManyPanels = 8;
 
 std::atomic<const GemmTables*> forced{nullptr};
 
@@ -141,10 +143,13 @@ class Runner {
         !dots_ && (g.bn != 1 || (rows > 2 * t_.rows && g.k > 16 &&
                                  (g.bk * size % kAliasBytes == 0 || g.bk * size >= kPageBytes)));
     const bool far = columns > t_.panel();
-    // In strips of a tile's width, a transposed `a` would be fetched line by line.
-    pack_a_ =
-        (g.am != 1 && g.ak != 1) || (far && rows >= t_.rows && g.k >= 32 &&
-                                     (g.am == 1 || (g.ak == 1 && g.am * size % kPageBytes == 0)));
+    // In strips of a tile's width, a transposed `a` would be fetched line by line. Low tiles read
+    // its rows often: many panels pay for bringing those together.
+    const bool often = t_.rows < kHighTile && columns >= kManyPanels * t_.panel() &&
+                       g.k >= kManyPanels * t_.panel();
+    pack_a_ = (g.am != 1 && g.ak != 1) ||
+              (far && rows >= t_.rows && g.k >= 32 &&
+               (often || g.am == 1 || (g.ak == 1 && g.am * size % kPageBytes == 0)));
   }
 
   void run() {
