@@ -44,9 +44,13 @@ std::string reason_of(Running& server, const std::string& name) {
   return "";
 }
 
-void put_version(const TempFolder& t, int v) {
-  put_model(t / fmt::format("m/.{}/model.onnx", v), scale_model(static_cast<float>(v)));
+// The folder is there with its file or not at all, however late a look comes in between.
+void put_version(const TempFolder& t, int v, const std::string& bytes) {
+  put_model(t / fmt::format("m/.{}/model.onnx", v), bytes);
   fs::rename(t / fmt::format("m/.{}", v), t / fmt::format("m/{}", v));
+}
+void put_version(const TempFolder& t, int v) {
+  put_version(t, v, scale_model(static_cast<float>(v)));
 }
 
 TEST(WatchedFolder, VersionsComeAndGoAndNoRequestFails) {
@@ -123,7 +127,7 @@ TEST(WatchedFolder, WhatCannotBeLoadedKeepsTheOldAndIsSaidOnce) {
   put_version(t, 1);
   Running server({.models = t.path().string(), .watch = kLooks});
   ::testing::internal::CaptureStderr();
-  put_model(t / "m/2/model.onnx", "no model");
+  put_version(t, 2, "no model");
   put_model(t / "other/1/model.onnx", "no model");
   EXPECT_TRUE(comes([&] { return !reason_of(server, "m").empty(); }));
   EXPECT_TRUE(comes([&] { return !reason_of(server, "other").empty(); }));
