@@ -14,11 +14,6 @@
 namespace tandem::compiler {
 namespace {
 
-// Transformed tiles pay from this many tiles and channels on, where few outputs of the last tiles
-// are waste.
-constexpr int64_t kFewestIntegerTiles = 12, kFewestIntegerChannels = 24;
-constexpr double kMostIntegerWaste = 1.35;
-
 class IntegerPacking {
  public:
   explicit IntegerPacking(const Program& p)
@@ -70,18 +65,9 @@ class IntegerPacking {
       if (a.kernel[d].value() != 3 || a.stride[d].value() != 1 || a.padding[d].value() < 0 ||
           a.padding_end[d].value() < 0)
         return false;
-    const Shape &x = r.spec(r.value("x")).shape, &y = r.spec(r.root().out[0]).shape;
-    const int64_t c = x[1].value(), h = y[2].value(), w = y[3].value();
-    if (c < kFewestIntegerChannels || c > kMostIntegerWinogradChannels ||
-        a.columns < kFewestIntegerChannels)
-      return false;
-    const auto tiles = [](int64_t n) {
-      return (n + kIntegerWinogradOut - 1) / kIntegerWinogradOut;
-    };
-    const int64_t count = tiles(h) * tiles(w), outputs = kIntegerWinogradOut * kIntegerWinogradOut;
-    return winograd_ && y[0].value() * count >= kFewestIntegerTiles &&
-           static_cast<double>(count * outputs) <= kMostIntegerWaste * static_cast<double>(h * w) &&
-           natural_zero(r);
+    const int64_t channels = r.spec(r.value("x")).shape[1].value();
+    return winograd_ && channels <= kMostIntegerWinogradChannels && natural_zero(r) &&
+           transformed_tiles_pay(r.spec(r.root().out[0]).shape, channels, kIntegerWinogradOut);
   }
 
   void matmul(Rewrite& r) const {

@@ -4,6 +4,8 @@
 // calls. Convolutions work channels-last, between two permutations that channels_last() takes away
 // where neighbours agree. They sum in another order than the ops do, as matmuls of bf16 may:
 // neither is packed where Program::same_bits. Matmuls of f32 keep the order (backend/cpu/gemm).
+#include <algorithm>
+
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/graph/apply.h"
@@ -16,10 +18,6 @@ namespace {
 
 constexpr int64_t kFewestElements = 4096;      ///< of a weight: smaller ones are read as they lie
 constexpr double kManyMultiplyAdds = 1 << 18;  ///< of a convolution, however small its weight
-// Winograd pays from this many tiles and channels on, where few outputs of the last tiles are
-// waste.
-constexpr int64_t kFewestTiles = 12, kFewestChannels = 24;
-constexpr double kMostWaste = 1.35;
 
 class Packing {
  public:
@@ -109,15 +107,8 @@ class Packing {
   }
 
   static bool winograd(const PackedAttrs& p, const Shape& y, int64_t channels) {
-    if (p.kernel[0].value() != 3 || p.kernel[1].value() != 3 || channels < kFewestChannels ||
-        p.columns < kFewestChannels)
-      return false;
-    const auto tiles = [](int64_t n) { return (n + kWinogradOut - 1) / kWinogradOut; };
-    const int64_t h = y[2].value(), w = y[3].value();
-    const int64_t count = tiles(h) * tiles(w);
-    return y[0].value() * count >= kFewestTiles &&
-           static_cast<double>(count * kWinogradOut * kWinogradOut) <=
-               kMostWaste * static_cast<double>(h * w);
+    return p.kernel[0].value() == 3 && p.kernel[1].value() == 3 &&
+           transformed_tiles_pay(y, channels, kWinogradOut);
   }
 
   PerValue<char> stable_;
@@ -211,6 +202,16 @@ bool takes_packed_weights(Device device) {
 }
 
 }  // namespace
+
+bool transformed_tiles_pay(const Shape& y, int64_t channels, int64_t out) {
+  constexpr int64_t kFewestTiles = 12, kFewestChannels = 24;
+  constexpr double kMostWaste = 1.35;
+  const auto tiles = [out](int64_t n) { return (n + out - 1) / out; };
+  const int64_t h = y[2].value(), w = y[3].value(), count = tiles(h) * tiles(w);
+  return std::min(channels, y[1].value()) >= kFewestChannels &&
+         y[0].value() * count >= kFewestTiles &&
+         static_cast<double>(count * out * out) <= kMostWaste * static_cast<double>(h * w);
+}
 
 void pack_weights(Program& p) {
   if (!p.inference || !takes_packed_weights(p.device)) return;

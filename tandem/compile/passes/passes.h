@@ -27,6 +27,9 @@ void number_operands(Program& p);
 /// Matmuls and convolutions of programs without gradients, whose weight does not change from call
 /// to call, read it packed; convolutions work channels-last.
 void pack_weights(Program& p);
+/// Whether Winograd's tiles of `out` x `out` outputs pay for a 3x3 convolution of stride 1 with the
+/// result y [n, c, h, w]: enough tiles and channels, and few outputs of the last tiles are waste.
+bool transformed_tiles_pay(const Shape& y, int64_t channels, int64_t out);
 /// The same for matmuls and convolutions of 8-bit integers.
 void pack_integers(Program& p);
 /// Integers that are added to each column of their sums go into them.

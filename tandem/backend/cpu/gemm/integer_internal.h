@@ -92,13 +92,11 @@ struct IntegerLoops {
   /// instruction.
   void (*byte_tile[kMostIntegerRows])(const IntegerTile&) = {};
   const WideTiles* wide = nullptr;  ///< in place of byte_tile
-  /// [rows - 1]: tiles of a whole panel whose weights are i16; none where others are as fast.
+  /// [rows - 1]: tiles of a whole panel whose weights are i16, as Winograd's are; kIntegerAvx2 has
+  /// them.
   void (*short_tile[kShortRows])(const IntegerTile&) = {};
   bool takes_bytes() const { return byte_tile[0] != nullptr; }
 };
-/// `rows` rows by short tiles.
-void short_tiles(const IntegerLoops& loops, IntegerTile t, int64_t rows);
-inline constexpr int64_t kShortPairs = 128;  ///< of i16: 16 KB of a panel stay in the nearest cache
 extern const IntegerWinogradLoops kIntegerWinogradAvx2;
 extern const IntegerLoops kIntegerBase, kIntegerAvx2, kIntegerAvx512, kIntegerVnni;
 /// kIntegerVnni with tiles of AMX; nullptr where there are none.

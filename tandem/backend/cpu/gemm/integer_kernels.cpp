@@ -42,7 +42,6 @@ constexpr double kProductsPerThread = 131072;
 constexpr double kWideProducts = 32e6;  ///< of one unit of wide tiles: each arranges the panels
 constexpr int64_t kWidePixels = 256;    ///< of one unit, that its panels are arranged for
 constexpr int64_t kWideRows = 8;        ///< fewer are not worth arranging a panel for
-constexpr int64_t kShortMatrix = 12;    ///< rows: fewer are not worth a panel of 16 bits
 constexpr int64_t kBeyond = 64;         ///< elements after a copy that tiles may read
 
 struct Problem {
@@ -290,31 +289,6 @@ int64_t columns_of_tile(const IntegerLoops& l, int64_t rows, const int16_t*) {
 }
 int64_t columns_of_tile(const IntegerLoops&, int64_t, const uint8_t*) { return kPackedPanel; }
 
-// multiply() of a matrix of many rows, for which blocks of the panel become 16 bits wide.
-void multiply_short(const Problem& p, const Operands& op, const int16_t* x, int64_t rows,
-                    int64_t p0, int64_t p1, int32_t* y) {
-  const IntegerLoops& l = integer_loops();
-  alignas(64) int16_t w[kShortPairs * 2 * kPackedPanel];
-  IntegerTile t;
-  t.am = p.step();
-  t.c_row = p.o;
-  t.w = w;
-  for (int64_t panel = p0; panel < p1; ++panel) {
-    t.columns = static_cast<int>(std::min(kPackedPanel, p.o - panel * kPackedPanel));
-    t.bias = op.bias ? op.bias + panel * kPackedPanel : nullptr;
-    t.c = y + panel * kPackedPanel;
-    for (int64_t q = 0; q < p.pairs(); q += kShortPairs) {
-      t.pairs = std::min(kShortPairs, p.pairs() - q);
-      t.accumulate = q > 0;
-      const char* packed = op.w + panel * p.panel_size() + q * 2 * kPackedPanel;
-      l.centre_i8(w, reinterpret_cast<const int8_t*>(packed), t.pairs * 2 * kPackedPanel, 0);
-      t.a = x + 2 * q;
-      short_tiles(l, t, rows * p.w);
-    }
-    finish_panel(p, op, rows, panel, y);
-  }
-}
-
 // multiply() of a matrix: blocks of the depth, whose weights stay near for all tiles.
 template <class T>
 void multiply_matrix(const Problem& p, const Operands& op, const T* x, int64_t rows, int64_t p0,
@@ -322,7 +296,7 @@ void multiply_matrix(const Problem& p, const Operands& op, const T* x, int64_t r
   const IntegerLoops& l = integer_loops();
   const int64_t tiles = (rows + l.rows - 1) / l.rows, across = columns_of_tile(l, rows, x);
   IntegerTile t;
-  t.am = p.step();
+  t.am = p.c;
   t.c_row = p.o;
   for (int64_t panel = p0; panel < p1; ++panel) {
     const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
@@ -338,7 +312,7 @@ void multiply_matrix(const Problem& p, const Operands& op, const T* x, int64_t r
           const int64_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles;
           t.ahead = i == 0 && j == 0 ? w + kAheadBytes : nullptr;
           t.c = y + r0 * p.o + panel * kPackedPanel + j;
-          run_tile(l, r1 - r0, t, x + r0 * t.am + 2 * q);
+          run_tile(l, r1 - r0, t, x + r0 * p.c + 2 * q);
         }
       }
     }
@@ -413,10 +387,6 @@ void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, in
     if (integer_loops().wide && rows * p.w >= kWideRows)
       return multiply_wide(p, op, x, rows, p0, p1, y,
                            op.panels + static_cast<int64_t>(worker) * op.panel);
-  if constexpr (std::is_same_v<T, int16_t>)
-    if (p.merged() && p.kernel_h == 1 && rows * p.w >= kShortMatrix &&
-        integer_loops().short_tile[0])
-      return multiply_short(p, op, x, rows, p0, p1, y);
   if (p.is_matrix()) return multiply_matrix(p, op, x, rows, p0, p1, y);
   const IntegerLoops& l = integer_loops();
   const bool merged = p.merged();
@@ -608,18 +578,6 @@ const IntegerLoops& integer_loops() {
   return t ? *t : *best;
 }
 void use_integer_loops(const IntegerLoops* t) { forced = t; }
-
-void short_tiles(const IntegerLoops& loops, IntegerTile t, int64_t rows) {
-  const int16_t* a = t.a;
-  int32_t* c = t.c;
-  const int64_t tiles = (rows + kShortRows - 1) / kShortRows;
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles;
-    t.a = a + r0 * t.am;
-    t.c = c + r0 * t.c_row;
-    loops.short_tile[r1 - r0 - 1](t);
-  }
-}
 
 void register_integer_kernels() {
   runtime_of(op::pack_integer);

@@ -19,6 +19,20 @@ constexpr int64_t kOut = kIntegerWinogradOut, kIn = kIntegerWinogradIn,
 constexpr int64_t kBandBytes = 384 << 10;  ///< of transformed tiles of a worker
 constexpr int64_t kAllBytes = 1 << 20;     ///< of those of all, which workers then share
 constexpr int64_t kChannelBlock = 16;
+constexpr int64_t kPairs = 128;  ///< of channels: 16 KB of a panel stay in the nearest cache
+
+// `rows` rows of a panel.
+void short_tiles(IntegerTile t, int64_t rows) {
+  const int16_t* a = t.a;
+  int32_t* c = t.c;
+  const int64_t tiles = (rows + kShortRows - 1) / kShortRows;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles;
+    t.a = a + r0 * t.am;
+    t.c = c + r0 * t.c_row;
+    kIntegerAvx2.short_tile[r1 - r0 - 1](t);
+  }
+}
 
 struct TileSizes {
   int64_t n, h, w, c, o, out_h, out_w, top, left, tiles_h, tiles_w;
@@ -113,13 +127,13 @@ class TileBands {
     IntegerTile tile;
     tile.am = s_.v_row(), tile.c_row = tile.columns = kPackedPanel;
     for (int64_t e = 0; e < kMatmuls; ++e)
-      for (int64_t q = 0; q < pairs; q += kShortPairs) {
-        tile.pairs = std::min(kShortPairs, pairs - q);
+      for (int64_t q = 0; q < pairs; q += kPairs) {
+        tile.pairs = std::min(kPairs, pairs - q);
         tile.accumulate = q > 0;
         tile.w = w_ + ((panel * kMatmuls + e) * pairs + q) * 2 * kPackedPanel;
         tile.a = v_ + e * tiles_ * s_.v_row() + 2 * q;
         tile.c = m + e * plane;
-        short_tiles(kIntegerAvx2, tile, tiles_);
+        short_tiles(tile, tiles_);
       }
     IntegerWinogradLoops::Out out;
     out.plane = plane, out.row = s_.out_w * s_.o, out.step = s_.o;
