@@ -53,7 +53,9 @@ TD_OVER_DEVICES(LossRows);
 Tensor labels_for(const Shape& samples, int64_t classes) { return randint(0, classes, samples); }
 
 TEST_P(LossRows, NumbersOfClasses) {
-  for (const int64_t classes : {1, 3, 8, 10, 64, 1000, 4099, 8192}) {
+  size_t at = 0;
+  for (const int64_t classes : {64, 1, 3, 8, 1000, 10, 4099, 8192}) {
+    if (left_out(at++)) continue;
     const int64_t n = classes < 100 ? 70 : 5;
     for (const DType t : {float32, bfloat16}) {
       SCOPED_TRACE(std::to_string(classes) + std::string(" ") + to_string(t));

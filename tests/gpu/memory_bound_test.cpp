@@ -272,6 +272,7 @@ const Reduced kReduced[] = {
 
 TEST_P(MemoryBound, ReductionsOfAllCuts) {
   for (const Reduced& r : kReduced) {
+    if (left_out(&r - kReduced)) continue;
     SCOPED_TRACE(to_string(r.shape));
     const Tensor x = floor(randn(r.shape) * 8.0), there = x.to(device_);
     // Sums of small whole numbers are exact in any order.
@@ -306,6 +307,7 @@ TEST_P(MemoryBound, ReductionsOfViews) {
       },
   };
   for (size_t k = 0; k < std::size(views); ++k) {
+    if (left_out(k)) continue;
     const Tensor a = views[k](there), b = views[k](x);
     for (int64_t d = 0; d < b.dim(); ++d) {
       SCOPED_TRACE(std::to_string(k) + ", " + std::to_string(d));
