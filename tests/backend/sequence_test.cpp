@@ -128,6 +128,7 @@ TEST_F(Sequence, RecurrentLayers) {
       check_gru(5, 3, 4, 7, reverse, second);
       check_gru(4, 9, 5, 70, reverse, second);
       check_gru(3, 32, 16, 128, reverse, second);
+      check_gru(3, 1, 20, 136, reverse, second);  // one row of whole panels and a rest
       check_rnn(1, 1, 1, 1, reverse, second);
       check_rnn(5, 3, 4, 7, reverse, second);
       check_rnn(4, 9, 5, 70, reverse, second);
@@ -140,6 +141,8 @@ TEST_F(Sequence, RecurrentLayers) {
     check_lstm(4, 9, 5, 70, reverse, true);
     check_lstm(3, 32, 16, 128, reverse, true);
     check_lstm(12, 1, 24, 32, reverse, true);  // few rows in a step
+    check_lstm(3, 1, 20, 300, reverse, true);  // one row, whole panels, two blocks of k
+    check_lstm(1, 1, 20, 136, reverse, true);
   }
 }
 

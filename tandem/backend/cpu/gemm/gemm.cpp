@@ -42,7 +42,7 @@ int64_t second_level_bytes() {
 
 template <class T>
 struct Blocks {
-  static constexpr int64_t kDepth = 256, kRows = 112;
+  static constexpr int64_t kDepth = kGemmDepth, kRows = 112;
   // Half the cache for the packed part of b: the more columns, the less often a is reread. (Block
   // rows and columns do not affect the bits, the depth does.)
   static int64_t columns() {
@@ -213,7 +213,9 @@ class Runner {
     c.k = depth;
     c.c_row = g_.c_row;
     c.accumulate = g_.accumulate || k > 0;
-    for (int64_t p = 0, j = n; j < n_end; ++p, j += panel) {
+    int64_t p = 0;
+    if (rows == 1) p = whole_panels_of_row(c, m, n, n_end, k);
+    for (int64_t j = n + p * panel; j < n_end; ++p, j += panel) {
       c.columns = static_cast<int>(std::min(panel, n_end - j));
       c.b = pack_b_ ? buffers_.b + p * depth * panel : g_.b + k * g_.bk + j;
       c.b_row = pack_b_ ? panel : g_.bk;
@@ -227,6 +229,20 @@ class Runner {
         t_.run(r1 - r0, c);
       }
     }
+  }
+
+  // The panels without a rest of the only row; returns how many.
+  int64_t whole_panels_of_row(MicroCall<T> c, int64_t m, int64_t n, int64_t n_end,
+                              int64_t k) const {
+    const int64_t panel = t_.panel(), panels = (n_end - n) / panel;
+    c.a = pack_a_ ? buffers_.a : g_.a + m * g_.am + k * g_.ak;
+    c.ak = pack_a_ ? 1 : g_.ak;
+    c.b = pack_b_ ? buffers_.b : g_.b + k * g_.bk + n;
+    c.b_row = pack_b_ ? panel : g_.bk;
+    c.bias = g_.bias ? g_.bias + n : nullptr;
+    c.c = g_.c + m * g_.c_row + n;
+    t_.run_row(c, panels, pack_b_ ? c.k * panel : panel, panel);
+    return panels;
   }
 
   const MicroTable<T>& t_;

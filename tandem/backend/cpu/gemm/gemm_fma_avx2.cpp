@@ -41,6 +41,8 @@ const int64_t kMasks64[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks64 + 4 - n));
 }
 
+constexpr int64_t kTurnAhead = 48;  ///< floats of a row fetched before they are turned
+
 void transpose_f32(float* to, int64_t to_row, const float* from, int64_t from_row, int64_t n,
                    int64_t depth) {
   for (int64_t j = 0; j < n; j += 8) {
@@ -48,9 +50,17 @@ void transpose_f32(float* to, int64_t to_row, const float* from, int64_t from_ro
       const int64_t left = depth - k;
       const __m256i m = mask_of(left);
       __m256 r[8];
-      for (int i = 0; i < 8; ++i)
-        r[i] =
-            j + i < n ? _mm256_maskload_ps(from + (j + i) * from_row + k, m) : _mm256_setzero_ps();
+      if (n - j >= 8 && left >= 8) {
+        for (int i = 0; i < 8; ++i) {
+          const float* at = from + (j + i) * from_row + k;
+          r[i] = _mm256_loadu_ps(at);
+          __builtin_prefetch(at + kTurnAhead);
+        }
+      } else {
+        for (int i = 0; i < 8; ++i)
+          r[i] = j + i < n ? _mm256_maskload_ps(from + (j + i) * from_row + k, m)
+                           : _mm256_setzero_ps();
+      }
       transpose_block(r);
       if (j > 0 && n - j < 8) {  // only a lone block may write past n
         for (int i = 0; i < 8; ++i)

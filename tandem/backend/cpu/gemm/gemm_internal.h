@@ -36,6 +36,12 @@ struct MicroCall {
 inline constexpr int64_t kAheadSteps = 4;
 template <class T>
 using MicroKernel = void (*)(const MicroCall<T>&);
+/// One row of several panels at once, whose chains of multiply-adds hide each other's latency:
+/// panel q reads b + q * b_panel and writes c + q * c_panel (bias and `add` like c). One segment.
+template <class T>
+using RowKernel = void (*)(const MicroCall<T>&, int64_t b_panel, int64_t c_panel);
+/// k of one chain of multiply-adds.
+inline constexpr int64_t kGemmDepth = 256;
 
 /// c[j] = bias[j] (or 0) + sum over k of a[j * row + k] * x[k * step] for j < rows, k in order;
 /// with `accumulate` just the sum is added to c.
@@ -65,6 +71,7 @@ struct MicroTable {
   /// to[k * n + i] = from[k * step + i] for i < n <= rows, k < depth.
   void (*pack)(T* to, const T* from, int64_t step, int64_t n, int64_t depth);
   void (*dots)(const DotCall<T>&);  ///< nullptr where registers cannot be transposed
+  RowKernel<T> row[2];              ///< of two and of four panels
 
   /// Columns of the widest tile.
   int64_t panel() const { return 2 * width; }
@@ -73,6 +80,21 @@ struct MicroTable {
   void run(int64_t rows, const MicroCall<T>& c) const {
     const int kind = c.columns % width ? 0 : c.am == 1 ? 1 : 2;
     tile[rows - 1][c.columns > width][kind](c);
+  }
+  /// One row times `panels` whole panels (see RowKernel).
+  void run_row(MicroCall<T> c, int64_t panels, int64_t b_panel, int64_t c_panel) const {
+    for (c.columns = static_cast<int>(panel()); panels > 0;) {
+      const int64_t n = panels >= 4 ? 4 : panels >= 2 ? 2 : 1;
+      if (n == 1)
+        run(1, c);
+      else
+        row[n / 4](c, b_panel, c_panel);
+      panels -= n;
+      c.b += n * b_panel;
+      c.c += n * c_panel;
+      if (c.bias) c.bias += n * c_panel;
+      if (c.add) c.add += n * c_panel;
+    }
   }
 };
 struct GemmTables {

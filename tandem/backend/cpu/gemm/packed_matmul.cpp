@@ -197,6 +197,10 @@ void pack_rows(const PackedRows& rows, const float* a, int64_t am, int64_t k, in
 
 void packed_tile(MicroCall<float> c, int64_t rows, int64_t columns) {
   const MicroTable<float>& t = micro_table<float>();
+  if (rows == 1 && columns % t.panel() == 0) {
+    t.run_row(c, columns / t.panel(), t.panel(), t.panel());
+    return;
+  }
   for (int64_t j = 0; j < columns; j += t.panel()) {
     c.columns = static_cast<int>(std::min(t.panel(), columns - j));
     t.run(rows, c);

@@ -108,10 +108,15 @@ void gru_run(const KernelCall& c) {
       for (int64_t p = first; p < last; ++p) {
         const int64_t u = p * width, units = std::min(width, s.h - u);
         const float* w = packed + p * 3 * s.h * width;
-        for (int64_t gate = 0; gate < 2; ++gate)
-          recurrent_matmul(s, before, w + gate * s.h * width, units, g + gate * s.h + u, all, true,
-                           scratch);
-        recurrent_matmul(s, before, w + 2 * s.h * width, units, q + u, s.h, false, scratch);
+        if (s.n == 1 && units == width) {
+          row_times_panels(before, s.h, w, nullptr, 2, true, g + u, s.h);
+          row_times_panels(before, s.h, w + 2 * s.h * width, nullptr, 1, false, q + u, s.h);
+        } else {
+          for (int64_t gate = 0; gate < 2; ++gate)
+            recurrent_matmul(s, before, w + gate * s.h * width, units, g + gate * s.h + u, all,
+                             true, scratch);
+          recurrent_matmul(s, before, w + 2 * s.h * width, units, q + u, s.h, false, scratch);
+        }
         for (int64_t i = 0; i < s.n; ++i)
           l.gru_cell(g + i * all + u, q + i * s.h + u, b ? b + u : nullptr, before + i * s.h + u,
                      after + i * s.h + u, saved ? saved + (t * s.n + i) * 4 * s.h + u : nullptr,

@@ -86,6 +86,24 @@ inline void pack_gates(const float* w, int64_t h, int64_t gates, int64_t depth, 
   });
 }
 
+// One row: to[q * to_panel] (+)= x [depth] times whole panel q of `packed`, each [depth][width].
+inline void row_times_panels(const float* x, int64_t depth, const float* packed, const float* bias,
+                             int64_t panels, bool accumulate, float* to, int64_t to_panel) {
+  const MicroTable<float>& t = micro_table<float>();
+  MicroCall<float> c;
+  c.ak = 1;
+  c.b_row = t.panel();
+  c.c = to;
+  c.bias = bias;
+  for (int64_t k = 0; k < depth; k += kGemmDepth) {
+    c.k = std::min(kGemmDepth, depth - k);
+    c.a = x + k;
+    c.b = packed + k * t.panel();
+    c.accumulate = accumulate || k > 0;
+    t.run_row(c, panels, depth * t.panel(), to_panel);
+  }
+}
+
 // w_hh [gates * h, h] as [panel][gates * h][width].
 inline void pack_columns(const float* w, int64_t h, int64_t gates, float* to) {
   const int64_t width = panel_width(), panels = panels_of(h);

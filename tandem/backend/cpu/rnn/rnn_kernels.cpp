@@ -87,6 +87,14 @@ void project(const KernelCall& c, const LstmPlan& plan, const Sizes& s) {
 void gates_of_panel(const KernelCall& c, const LstmPlan& plan, const Sizes& s, int64_t p,
                     const float* x, const float* before, float* gates, float* scratch) {
   const int64_t width = panel_width(), u0 = p * width;
+  if (s.n == 1 && u0 + width <= s.h) {
+    const float *w_ih = at(c, plan.input_panels) + p * 4 * s.in * width,
+                *w_hh = at(c, plan.panels) + p * 4 * s.h * width;
+    if (plan.project_steps)
+      row_times_panels(x, s.in, w_ih, at(c, plan.bias) + u0, 4, false, gates + u0, s.h);
+    row_times_panels(before, s.h, w_hh, nullptr, 4, true, gates + u0, s.h);
+    return;
+  }
   Gemm<float> r;
   r.m = s.n;
   r.n = std::min(width, s.h - u0);
@@ -194,6 +202,11 @@ void backward_run(const KernelCall& c) {
   pack_columns(w, s.h, 4, packed);
   // gh of units of panels first..last-1 from the gate gradients `g` of the next step.
   auto recur = [&](const float* g, int64_t first, int64_t last, float* scratch) {
+    if (const int64_t whole = std::min(last, s.h / width) - first; s.n == 1 && whole > 0) {
+      row_times_panels(g, g4, packed + first * g4 * width, nullptr, whole, false,
+                       gh + first * width, width);
+      first += whole;
+    }
     for (int64_t p = first; p < last; ++p) {
       Gemm<float> r;
       r.m = s.n;
