@@ -195,6 +195,7 @@ const Reason kReasons[] = {
     {"the function of batch_norm, which has cases", {"batch_norm_infer"}},
     {"draws differ", {"dropout", "dropout_backward", "sample_gamma", "sample_gamma_backward"}},
     {"as solve", {"ldl_solve"}},
+    {"an element of what sort, which has cases, gives", {"kthvalue"}},
     {"attention, which has cases, over gathered keys", {"paged_attention"}},
     {"linear in the scale", {"dequantize_linear"}},
     {"linear in x and in the scale", {"matmul_nbits"}},

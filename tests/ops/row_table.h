@@ -18,6 +18,7 @@
 #include "tandem/ops/nn/paged_attention.h"
 #include "tandem/ops/ops.h"
 #include "tandem/ops/pointwise/quantize.h"
+#include "tandem/ops/reduce/order_statistics_internal.h"
 #include "tandem/ops/view/bits.h"
 
 namespace tandem::rows {
@@ -370,6 +371,9 @@ inline void add_indexing(std::vector<Row>& t) {
   t.push_back({"sort", "n,7", with(SortAttrs{1, false, -1})});
   t.push_back({"sort", "n,3", with(SortAttrs{0, true, -1})});
   t.push_back({"sort", "n,7 ints", with(SortAttrs{1, false, -1})});
+  for (const Rank r : {Rank::kth, Rank::median, Rank::nanmedian})
+    t.push_back({"kthvalue", "n,7", with(KthvalueAttrs{1, 3, static_cast<int64_t>(r)})});
+  t.push_back({"kthvalue", "7,n ints", with(KthvalueAttrs{0, 6, 0})});
   t.push_back({"topk", "n,7", with(SortAttrs{1, true, 3})});
   t.push_back({"topk", "7,n", with(SortAttrs{0, false, 2})});
 }

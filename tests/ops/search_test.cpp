@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/ops/values_helper.h"
+#include "tests/support/bits.h"
 
 namespace tandem::testing_ops {
 namespace {
@@ -114,6 +115,31 @@ TEST_F(SearchTest, OrderStatistics) {
   expect_error(ErrorKind::Value, "has no elements", [&] { median(zeros({0}, int64)); });
   expect_error(ErrorKind::Value, "bins must be positive", [&] { histc(x, 0); });
   expect_error(ErrorKind::Shape, "fweights must be 5 integers", [&] { cov(x, 1, ones({5})); });
+}
+
+// Of equal elements the one that a stable sort puts at the rank, NaNs last.
+TEST_F(SearchTest, RanksOfLongLinesAreThoseOfASort) {
+  manual_seed(5);
+  const auto check = [](const Tensor& x, const ValuesAndIndices& got, int64_t rank, int d) {
+    const auto sorted = sort(x, d);
+    EXPECT_TRUE(same_bits(got.values, narrow(sorted.values, d, rank, 1))) << rank;
+    EXPECT_TRUE(same_bits(got.indices, narrow(sorted.indices, d, rank, 1))) << rank;
+  };
+  const Tensor x = randn({3, 5000});
+  const Tensor lines[] = {x,
+                          floor(x * 3.0),
+                          x.to(float64),
+                          x.to(bfloat16),
+                          floor(x * 1e6).to(int64),
+                          x.transpose(0, 1).contiguous().transpose(0, 1)};
+  for (const Tensor& t : lines) {
+    for (const int64_t k : {1, 2, 1777, 5000}) check(t, kthvalue(t, k, 1, true), k - 1, 1);
+    check(t, median(t, 1, true), 2499, 1);
+  }
+  const Tensor some = where(x > 1.0, full({}, std::nan("")), x).slice(0, 0, 1, 1);
+  const int64_t nans = sum(isnan(some)).item<int64_t>();
+  check(some, median(some, 1, true), 5000 - nans, 1);
+  check(some, nanmedian(some, 1, true), (4999 - nans) / 2, 1);
 }
 
 TEST_F(SearchTest, ScatterReduceHigherOrders) {

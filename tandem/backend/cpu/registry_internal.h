@@ -40,6 +40,7 @@ void register_batch_norm_kernels();
 void register_softmax_kernels();
 void register_loss_kernels();
 void register_running_best_kernels();
+void register_kthvalue_kernels();
 void register_distance_kernels();
 void register_fft_kernels();
 void register_update_kernels();

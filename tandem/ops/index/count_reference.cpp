@@ -117,13 +117,19 @@ void each_class(const KernelCall& k, const Array& x, int64_t n, int64_t begin, i
     int64_t position = begin;
     const int64_t step = x.rank ? x.strides[x.rank - 1] : 1;
     const auto line = [&](const int64_t*, int64_t offset, int64_t m) {
-      for (int64_t j = 0; j < m; ++j, ++position) {
-        const int64_t c = data[offset + j * step];
-        if (TD_LIKELY(static_cast<uint64_t>(c) < static_cast<uint64_t>(n)))
-          f(position, c);
+      // Copies: what f writes might be what is captured, as far as the compiler knows.
+      const auto* const from = data + offset;
+      const int64_t start = position, by = step;
+      const auto classes = static_cast<uint64_t>(n);
+      F own = f;
+      for (int64_t j = 0; j < m; ++j) {
+        const int64_t c = from[j * by];
+        if (TD_LIKELY(static_cast<uint64_t>(c) < classes))
+          own(start + j, c);
         else
           report_error(k, 1, c);
       }
+      position += m;
     };
     if (x.rank)
       each_line(x, begin, end, line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order statistics by sorting and gathering; histograms by scatter-adding.
+// Order statistics; histograms by scatter-adding.
 #include "tandem/ops/reduce/statistics.h"
 
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "tandem/ops/index/index.h"
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/reduce/order_statistics_internal.h"
 #include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/reduce/scan.h"
 #include "tandem/ops/view/create.h"
@@ -50,15 +51,12 @@ ValuesAndIndices pick(const ValuesAndIndices& sorted, const Tensor& at, int d) {
 }
 Tensor nan_count(const Tensor& x, int d) { return sum(isnan(x), {d}, true); }
 
-ValuesAndIndices median_of(const Tensor& x, int d, bool skip_nan) {
-  const auto sorted = sort(x, d);
-  const int64_t n = x.size(d);
-  const Tensor nans = nan_count(x, d);
-  // The middle of the numbers; NaNs are sorted to the end, so the first of them follows the
-  // numbers.
-  const Tensor middle = clamp_min(floor_divide((n - 1) - nans, 2), 0);
-  if (skip_nan) return pick(sorted, middle, d);
-  return pick(sorted, where(nans > 0, n - nans, full(Shape(), (n - 1) / 2)), d);
+ValuesAndIndices of_rank(const Tensor& x, int d, Rank rank, int64_t k = 0) {
+  const KthvalueAttrs a{d, k, static_cast<int64_t>(rank)};
+  Tensor out[kMaxOpOuts];
+  Operand in[] = {Operand(x, SourceLocation::here())};
+  apply(op::kthvalue, &a, in, out, SourceLocation::here());
+  return {std::move(out[0]), std::move(out[1])};
 }
 
 // All elements that equal the median share its gradient evenly.
@@ -70,7 +68,7 @@ struct SharedGradient : VjpClosure {
   }
 };
 
-Tensor median_of_all(const Tensor& x, bool skip_nan) {
+Tensor median_of_all(const Tensor& x, Rank rank) {
   const Tensor flat = reshape(x, Shape(-1));
   if (flat.shape(0) == Dim(0)) {
     TD_CHECK(is_floating(x.dtype()), Value, "x {} of {} has no elements, and no NaN to say so",
@@ -80,7 +78,7 @@ Tensor median_of_all(const Tensor& x, bool skip_nan) {
   Tensor y;
   {
     NoGradGuard no_grad;
-    y = squeeze(median_of(flat, 0, skip_nan).values, 0);
+    y = squeeze(of_rank(flat, 0, rank).values, 0);
   }
   if (!is_floating(x.dtype()) || !(is_tracing() || (is_grad_enabled() && x.requires_grad())))
     return y;
@@ -93,24 +91,23 @@ ValuesAndIndices kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim,
                           SourceLocation loc) {
   return along("kthvalue", x, dim, keepdim, loc, [&](const Tensor& t, int d) -> ValuesAndIndices {
     TD_CHECK(k >= 1 && k <= t.size(d), Value, "k must be in 1..{}, got {}", t.size(d), k);
-    const auto [values, indices] = sort(t, d);
-    return {narrow(values, d, k - 1, 1), narrow(indices, d, k - 1, 1)};
+    return of_rank(t, d, Rank::kth, k);
   });
 }
 
 Tensor median(const Tensor& x, SourceLocation loc) {
-  return composed("median", loc, x, [&] { return median_of_all(x, false); });
+  return composed("median", loc, x, [&] { return median_of_all(x, Rank::median); });
 }
 ValuesAndIndices median(const Tensor& x, int64_t dim, bool keepdim, SourceLocation loc) {
   return along("median", x, dim, keepdim, loc,
-               [&](const Tensor& t, int d) { return median_of(t, d, false); });
+               [&](const Tensor& t, int d) { return of_rank(t, d, Rank::median); });
 }
 Tensor nanmedian(const Tensor& x, SourceLocation loc) {
-  return composed("nanmedian", loc, x, [&] { return median_of_all(x, true); });
+  return composed("nanmedian", loc, x, [&] { return median_of_all(x, Rank::nanmedian); });
 }
 ValuesAndIndices nanmedian(const Tensor& x, int64_t dim, bool keepdim, SourceLocation loc) {
   return along("nanmedian", x, dim, keepdim, loc,
-               [&](const Tensor& t, int d) { return median_of(t, d, true); });
+               [&](const Tensor& t, int d) { return of_rank(t, d, Rank::nanmedian); });
 }
 
 ValuesAndIndices mode(const Tensor& x, int64_t dim, bool keepdim, SourceLocation loc) {
