@@ -104,6 +104,13 @@ struct ModelParallel::Stages {
   int64_t seen = 0;
   bool last = false;
 
+  void check_free() const {
+    for (const nn::Module* block : blocks)
+      TD_CHECK(
+          !block->state().around, Unsupported,
+          "a block of the pipeline has code around it already\nLeave pipeline parallel out (pp = "
+          "1).");
+  }
   Tensor through(int64_t i, nn::Module& m, Tensor x,
                  const nn::detail::ModuleState::Forward& forward) {
     TD_CHECK(i == seen && (i == 0 || x.impl() == before.impl()), Unsupported,
@@ -155,8 +162,10 @@ ModelParallel::ModelParallel(nn::Module& net, ModelParallelSizes sizes,
   model_ = world->split(static_cast<int>(mesh_.get_local_rank("dp")), world->rank());
   compare_lines(*world, lines, "nets", "All ranks must build the same net.");
   std::set<const Cell*> elsewhere;
-  if (stages_)
+  if (stages_) {
+    stages_->check_free();  // before the net changes
     for (const Param& p : stages_->elsewhere) elsewhere.insert(p.cell().get());
+  }
   slices_ = spread_module(net, plan, mesh_["tp"], *world, [&](Cell& cell, const Tensor& own) {
     if (elsewhere.contains(&cell))
       cell.replace(blank(own.shape(), own.dtype()));
@@ -247,11 +256,7 @@ void ModelParallel::drop_elsewhere() {
 void ModelParallel::set_hooks(bool on) {
   if (!stages_) return;
   // All or none: hooks that a throw left behind would outlive the stages that they call.
-  for (const nn::Module* block : stages_->blocks)
-    TD_CHECK(
-        !on || !block->state().around, Unsupported,
-        "a block of the pipeline has code around it already\nLeave pipeline parallel out (pp = "
-        "1).");
+  if (on) stages_->check_free();
   for (size_t i = 0; i < stages_->blocks.size(); ++i) {
     auto& around = stages_->blocks[i]->state().around;
     around = {};
@@ -444,6 +449,7 @@ void ModelParallel::unshard_optimizer(optim::Optimizer& optimizer) {
     for (Param& p : params)
       if (const auto at = stages_->parked.find(p.cell().get()); at != stages_->parked.end())
         p = at->second;
+  const DeferredInitGuard no_zeros;  // the state takes their place
   optimizer.replace_params(params);  // states of the shapes that they have now
   if (stages_) stages_->parked.clear();
   optimizer.load_state_dict(state);

@@ -361,15 +361,20 @@ void ShardedParams::drop_all() {
   for (Unit& u : units_) drop(u, false);
 }
 
+// Unit by unit: no rank holds two copies of the net.
 void ShardedParams::restore() {
-  gather_all();
+  sync();
   const NoGradGuard no_grad;
-  for (size_t i = 0; i < params_.size(); ++i) {
-    const Ref<Cell>& cell = params_[i].param.cell();
-    cell->replace(cell->read().detach().clone());
-    places_[i].generation = cell->generation();
+  for (size_t k = 0; k < units_.size(); ++k) {
+    fetch(k);
+    for (const size_t i : units_[k].params) {
+      const Ref<Cell>& cell = params_[i].param.cell();
+      cell->replace(cell->read().detach().clone());
+      places_[i].generation = cell->generation();
+    }
+    units_[k].flat = Tensor();
   }
-  for (Unit& u : units_) u.flat = Tensor();
+  held_ = true;
   set_roles(tandem::detail::ShardRole::none, tandem::detail::ShardRole::none);
 }
 

@@ -141,6 +141,7 @@ void DataParallel::unshard_optimizer(optim::Optimizer& optimizer) {
     for (size_t i = 0; i < reducer_->params().size(); ++i)
       if (sharded_->places()[i].shard == p) whole.back() = reducer_->params()[i].param;
   }
+  const DeferredInitGuard no_zeros;  // the state takes their place
   optimizer.replace_params(whole);
   optimizer.load_state_dict(state);
 }

@@ -45,7 +45,6 @@ bool without_bytes(const detail::TensorImpl& t) {
 
 // A value of a dry run, or one that is made when it is read.
 TD_COLD void read_without_bytes(detail::TensorImpl& t, const char* op, SourceLocation loc) try {
-  if (detail::deferred_of(t)) return detail::compute_in_place(t);
   detail::check_has_bytes(t, "reading");
 } catch (const Error& e) {
   throw Error(e.kind(), e.message(), e.hint(), op, loc, "");

@@ -341,7 +341,8 @@ TEST(ModelParallel, ADeferredNetIsMadeInParts) {
   run_ranks(2, [&](const Group& e) {
     const auto in_use = [&](bool most = false) {
       e->barrier().wait();
-      const auto bytes = static_cast<double>(most ? allocator_stats().peak : allocator_stats().in_use);
+      const auto bytes =
+          static_cast<double>(most ? allocator_stats().peak : allocator_stats().in_use);
       e->barrier().wait();
       if (e->rank() == 0) reset_allocator_peak();
       e->barrier().wait();

@@ -127,7 +127,10 @@ TEST(DeferredInit, ValuesHaveTheBitsThatTheyWouldHaveHad) {
       {"zeros", [&] { return zeros(s); }},
       {"uniform", [&] { return in::uniform(s, -1, 1); }},
       {"normal", [&] { return in::normal(s); }},
-      {"normal in bf16", [&] { return in::normal({96, 40}, 0, 1, bfloat16); }},
+      {"normal in bf16",
+       [&] {
+         return in::normal({96, 40}, 0, 1, bfloat16);
+       }},
       {"trunc_normal", [&] { return in::trunc_normal(s); }},
       {"kaiming_normal", [&] { return in::kaiming_normal(s); }},
       {"orthogonal", [&] { return in::orthogonal(s); }, false},
@@ -143,7 +146,8 @@ TEST(DeferredInit, ValuesHaveTheBitsThatTheyWouldHaveHad) {
       {"a small one", [&] { return in::normal(s).sum({0}); }, false},
       {"read", [&] { return tensor(in::normal(s).to_vector<float>(), s); }, false},
       {"by data", [&] { return in::normal(s) * tensor(std::vector<float>(1920, 2), s); }, false},
-      {"assigned", [&] {
+      {"assigned",
+       [&] {
          Param p{in::normal(s)};
          p.assign_(in::uniform(p.shape(), 0, 1) + p.value());
          return p.value();
@@ -190,14 +194,20 @@ TEST(DeferredInit, ReadersOfElements) {
   EXPECT_EQ(fresh().to_vector<float>().back(), 2.0f);
   EXPECT_NE(fmt::format("{}", fresh()).find("2"), std::string::npos);
   EXPECT_EQ((fresh() + 1.0).sum().item<float>(), 3.0f * 4096);
+  const std::string file = ::testing::TempDir() + "deferred.safetensors";
+  StateDict saved;
+  saved["x"] = fresh();
+  save(saved, file);
+  EXPECT_TRUE(same_bits(*load(file).find("x"), make()));
   Tensor t = fresh();
   t.mutable_data<float>()[0] = 7;
   EXPECT_EQ(t.sum().item<float>(), 2.0f * 4096 + 5);
   auto step = compile([w = Buffer(fresh())](const Tensor& x) { return x + w.value(); });
   EXPECT_EQ(step(ones({64, 64})).sum().item<float>(), 3.0f * 4096);
   const Tensor captured = fresh();
-  EXPECT_EQ(vmap([&](const Tensor& x) { return x + captured; })(ones({2, 64, 64})).sum().item<float>(),
-            3.0f * 8192);
+  EXPECT_EQ(
+      vmap([&](const Tensor& x) { return x + captured; })(ones({2, 64, 64})).sum().item<float>(),
+      3.0f * 8192);
 }
 
 }  // namespace

@@ -50,13 +50,9 @@ struct Recipe final : detail::Deferred {
     const Node& n = *node;
     const PlainModes plain(deterministic);
     std::vector<Operand> in;
-    in.reserve(n.in.size());
-    for (const NodeInput& i : n.in) {
-      if (i.is_scalar)
-        in.emplace_back(i.scalar, n.loc);
-      else
-        in.emplace_back(i.present ? detail::computed(i.value) : Tensor(), n.loc);
-    }
+    for (const NodeInput& i : n.in)
+      in.push_back(i.is_scalar ? Operand(i.scalar, n.loc)
+                               : Operand(i.present ? detail::computed(i.value) : Tensor(), n.loc));
     // A copy of what nobody else has.
     if (n.op == &op::copy && in[0].owned().impl()->donatable() && in[0].owned().is_contiguous())
       return std::move(in[0].owned());
@@ -74,8 +70,8 @@ const Recipe* recipe_of(const Tensor& t) {
 // What its results depend on is known, and worth keeping as a recipe: shapes, small tensors and
 // other recipes.
 bool can_wait(const Call& k) {
-  if (k.record || k.hidden || k.context.slow & kDryRun || !is_host(k.device) ||
-      k.op.has(kEffect) || k.op.has(kDataSized) || k.op.has(kSetsDevice))
+  if (k.record || k.hidden || k.context.slow & kDryRun || !is_host(k.device) || k.op.has(kEffect) ||
+      k.op.has(kDataSized) || k.op.has(kSetsDevice))
     return false;
   bool deferred = false;
   for (const Tensor& t : k.tensors) {
@@ -96,9 +92,8 @@ bool can_wait(const Call& k) {
 
 DeferredInitGuard::DeferredInitGuard(bool on)
     : old_(context().slow), old_grad_(context().grad_enabled) {
-  if (!on) return;
-  context().slow |= kDeferred;
-  context().grad_enabled = false;
+  context().slow = on ? old_ | kDeferred : old_ & ~kDeferred;
+  if (on) context().grad_enabled = false;
 }
 DeferredInitGuard::~DeferredInitGuard() {
   context().slow = (context().slow & ~kDeferred) | (old_ & kDeferred);
@@ -126,8 +121,8 @@ bool defer(Call& k, Tensor* out) {
   }
   for (int o = 0; o < k.op.shown(); ++o) {
     const Spec& s = k.infer.out[o];
-    out[o] = detail::make_deferred(
-        s.shape, s.dtype, new Recipe(n, static_cast<size_t>(o), k.context.deterministic));
+    out[o] = detail::make_deferred(s.shape, s.dtype,
+                                   new Recipe(n, static_cast<size_t>(o), k.context.deterministic));
   }
   return true;
 }

@@ -17,7 +17,7 @@ inline constexpr uint32_t kDeferred = 512;
 /// made of one has a shape and a dtype, and no elements. Random numbers keep their places, so that
 /// the value has the bits that it would have had. It is computed when somebody reads its elements,
 /// or an op outside takes it; small tensors, and those from data, are computed at once. Gradients
-/// are off inside.
+/// are off inside. With false, everything is computed at once while it lives.
 class TD_API DeferredInitGuard {
  public:
   explicit DeferredInitGuard(bool on = true);
@@ -40,7 +40,7 @@ auto deferred_init(Make&& make) {
 namespace detail {
 /// Does it have a recipe instead of elements?
 TD_API bool is_deferred(const Tensor& t);
-/// The value, computed anew, where it is deferred; else itself. Does not change `t`.
+/// The value, computed at each call, where it is deferred; else itself. Does not change `t`.
 TD_API Tensor computed(const Tensor& t);
 }  // namespace detail
 
