@@ -41,6 +41,7 @@
 #include "tandem/graph/backend.h"
 #include "tandem/graph/batch.h"
 #include "tandem/graph/cell.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/expression/scalar_expr.h"
 #include "tandem/graph/infer.h"

@@ -7,6 +7,7 @@
 #include "tandem/base/hash/hash.h"
 #include "tandem/dist/objects.h"
 #include "tandem/dist/reducer_internal.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::distributed {
@@ -34,6 +35,32 @@ void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std:
       at += now.numel();
     }
   }
+}
+
+void share_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label,
+                 const std::function<void(size_t, const Tensor&)>& keep) {
+  if (engine.size() == 1) return;
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const Spec spec = cells[i]->spec();
+    Tensor whole;
+    if (engine.rank() == 0) {
+      {
+        const DeferredInitGuard as_it_is;
+        whole = cells[i]->read();
+      }
+      whole = tandem::detail::computed(whole).detach().cpu().contiguous();
+    } else {
+      whole = empty(spec.shape, spec.dtype);
+    }
+    engine.broadcast({whole.impl()->data, whole.numel(), spec.dtype}, 0, {label}).wait();
+    keep(i, whole);
+  }
+}
+
+void store_shared(Cell& cell, const Tensor& whole) {
+  const Device device = cell.spec().device;
+  cell.replace(is_host(device) ? whole : whole.to(device));
 }
 
 std::vector<std::string> all_gather_text(Engine& engine, std::string_view text,

@@ -11,6 +11,7 @@
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/dist/shard_reducer_internal.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
 #include "tandem/nn/fine_tune.h"
@@ -50,6 +51,8 @@ std::vector<nn::detail::BatchNorm*> batch_norms_of(nn::Module& net) {
   return all;
 }
 
+Device device_of(const Param& p) { return p.cell()->spec().device; }
+
 bool is_ignored(const std::string& name, const DataParallelOptions& o) {
   return std::any_of(o.ignored.begin(), o.ignored.end(),
                      [&](const std::string& p) { return nn::name_matches(p, name); });
@@ -57,6 +60,7 @@ bool is_ignored(const std::string& name, const DataParallelOptions& o) {
 
 std::vector<std::string> layout_of(nn::Module& net, const BucketReducer* plan,
                                    const DataParallelOptions& o) {
+  const DeferredInitGuard as_they_are;  // shapes are all that is asked for
   std::vector<std::string> lines;
   for (const auto& [name, p] : net.named_parameters())
     if (!is_ignored(name, o))
@@ -112,12 +116,13 @@ class ShardTree {
 DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
                            std::shared_ptr<Engine> engine)
     : net_(net), options_(options), engine_(std::move(engine)) {
+  const bool sharded = options_.sharding != Sharding::none;
   std::vector<NamedParam> params;
   std::unordered_map<const Cell*, bool> seen;
-  std::vector<Cell*> cells;
+  std::vector<Cell*> cells;  // those that every rank holds
   for (auto& [name, p] : net.named_parameters()) {
     if (is_ignored(name, options_) || !seen.emplace(p.cell().get(), true).second) continue;
-    cells.push_back(p.cell().get());
+    if (!sharded || !p.requires_grad()) cells.push_back(p.cell().get());
     if (p.requires_grad()) params.push_back({name, p});
   }
   for (const std::string& pattern : options_.ignored) {
@@ -137,12 +142,12 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
       "own: its statistics do not depend on the number of ranks.");
   // What one rank finds alone, it finds before the first call.
   for (const NamedParam& p : params) {
-    const Device here = p.param.device(), first = params[0].param.device();
+    const Device here = device_of(p.param), first = device_of(params[0].param);
     TD_CHECK(here == first, Unsupported,
              "DataParallel expects parameters on one device, '{}' is on {} and '{}' on {}\n"
              "One process drives one device: net.to(device) before.",
              params[0].name, to_string(first), p.name, to_string(here));
-    TD_CHECK(is_host(here) || options_.sharding == Sharding::none, Unsupported,
+    TD_CHECK(is_host(here) || !sharded, Unsupported,
              "DataParallel shards parameters on the host, '{}' is on {}\nLeave `sharding` out.",
              p.name, to_string(here));
   }
@@ -154,7 +159,6 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
     reducer_->pause(true);
     return;
   }
-  const bool sharded = options_.sharding != Sharding::none;
   const BucketReducer* plan = nullptr;
   if (!sharded) {
     auto buckets = std::make_unique<BucketReducer>(params, options_, engine_);
@@ -163,7 +167,7 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
   }
   compare_lines(*engine_, layout_of(net, plan, options_), "nets",
                 "All ranks must build the same net, with the same options.");
-  broadcast_cells(*engine_, cells, "parameters");
+  if (!cells.empty()) broadcast_cells(*engine_, cells, "parameters");
   if (const std::vector<Cell*> buffers = cells_of_buffers(net); !buffers.empty())
     broadcast_cells(*engine_, buffers, "buffers");
   if (sharded) {

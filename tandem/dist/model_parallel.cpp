@@ -13,6 +13,8 @@
 #include "tandem/dist/objects.h"
 #include "tandem/dist/pipeline.h"
 #include "tandem/dist/reducer_internal.h"
+#include "tandem/dist/tensor_parallel_internal.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::distributed {
@@ -102,6 +104,13 @@ struct ModelParallel::Stages {
   int64_t seen = 0;
   bool last = false;
 
+  void check_free() const {
+    for (const nn::Module* block : blocks)
+      TD_CHECK(
+          !block->state().around, Unsupported,
+          "a block of the pipeline has code around it already\nLeave pipeline parallel out (pp = "
+          "1).");
+  }
   Tensor through(int64_t i, nn::Module& m, Tensor x,
                  const nn::detail::ModuleState::Forward& forward) {
     TD_CHECK(i == seen && (i == 0 || x.impl() == before.impl()), Unsupported,
@@ -140,21 +149,30 @@ struct ModelParallel::Stages {
 ModelParallel::ModelParallel(nn::Module& net, ModelParallelSizes sizes,
                              std::shared_ptr<Engine> world)
     : net_(net), sizes_(sizes), mesh_(mesh_of(sizes, world)) {
-  const ParallelPlan plan = sizes.tp > 1 ? known_plan(net, sizes.tp) : ParallelPlan();
-  if (staged()) cut(net);
-  model_ = world->split(static_cast<int>(mesh_.get_local_rank("dp")), world->rank());
-  std::vector<Cell*> cells;
-  for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
-  for (const Buffer& b : net.buffers()) cells.push_back(b.cell().get());
+  ParallelPlan plan;
   std::vector<std::string> lines;
-  for (const auto& [name, p] : net.named_parameters())
-    lines.push_back(
-        fmt::format("parameter '{}' {}{}", name, to_string(p.dtype()), p.shape().to_string()));
+  {
+    const DeferredInitGuard as_they_are;  // shapes are all that is asked for
+    if (sizes.tp > 1) plan = known_plan(net, sizes.tp);
+    if (staged()) cut(net);
+    for (const auto& [name, p] : net.named_parameters())
+      lines.push_back(
+          fmt::format("parameter '{}' {}{}", name, to_string(p.dtype()), p.shape().to_string()));
+  }
+  model_ = world->split(static_cast<int>(mesh_.get_local_rank("dp")), world->rank());
   compare_lines(*world, lines, "nets", "All ranks must build the same net.");
-  broadcast_cells(*world, cells, "parameters");
-  slices_ = parallelize_module(net, plan, mesh_["tp"]);
+  std::set<const Cell*> elsewhere;
+  if (stages_) {
+    stages_->check_free();  // before the net changes
+    for (const Param& p : stages_->elsewhere) elsewhere.insert(p.cell().get());
+  }
+  slices_ = spread_module(net, plan, mesh_["tp"], *world, [&](Cell& cell, const Tensor& own) {
+    if (elsewhere.contains(&cell))
+      cell.replace(blank(own.shape(), own.dtype()));
+    else
+      store_shared(cell, own);
+  });
   set_hooks(true);
-  drop_elsewhere();
 }
 
 ModelParallel::~ModelParallel() {
@@ -238,11 +256,7 @@ void ModelParallel::drop_elsewhere() {
 void ModelParallel::set_hooks(bool on) {
   if (!stages_) return;
   // All or none: hooks that a throw left behind would outlive the stages that they call.
-  for (const nn::Module* block : stages_->blocks)
-    TD_CHECK(
-        !on || !block->state().around, Unsupported,
-        "a block of the pipeline has code around it already\nLeave pipeline parallel out (pp = "
-        "1).");
+  if (on) stages_->check_free();
   for (size_t i = 0; i < stages_->blocks.size(); ++i) {
     auto& around = stages_->blocks[i]->state().around;
     around = {};
@@ -409,7 +423,8 @@ StateDict ModelParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
 // What other stages update is replaced by empty parameters of the same names.
 void ModelParallel::shard_optimizer(optim::Optimizer& optimizer) {
   const NoGradGuard no_grad;
-  const StateDict state = optimizer.state_dict();
+  const auto [state, deferred] = state_as_it_is(optimizer);
+  const DeferredInitGuard parts_wait(deferred);  // too
   std::vector<Param> params = optimizer.params();
   for (Param& p : params) {
     if (!stages_ || std::find(stages_->elsewhere.begin(), stages_->elsewhere.end(), p) ==
@@ -434,6 +449,7 @@ void ModelParallel::unshard_optimizer(optim::Optimizer& optimizer) {
     for (Param& p : params)
       if (const auto at = stages_->parked.find(p.cell().get()); at != stages_->parked.end())
         p = at->second;
+  const DeferredInitGuard no_zeros;  // the state takes their place
   optimizer.replace_params(params);  // states of the shapes that they have now
   if (stages_) stages_->parked.clear();
   optimizer.load_state_dict(state);

@@ -3,6 +3,7 @@
 // layers then do around their own forward.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "tandem/base/error.h"
@@ -12,6 +13,7 @@
 #include "tandem/dist/tensor_parallel.h"
 #include "tandem/dist/tensor_parallel_internal.h"
 #include "tandem/graph/cells/absent.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/trace.h"
 #include "tandem/nn/attention.h"
 #include "tandem/nn/fine_tune.h"
@@ -267,6 +269,13 @@ void apply(const PrepareModuleOutput& style, const Chosen& c) {
   };
 }
 
+std::vector<Cell*> cells_of(const nn::Module& net) {
+  std::vector<Cell*> cells;
+  for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
+  for (const Buffer& b : net.buffers()) cells.push_back(b.cell().get());
+  return cells;
+}
+
 // The modules that a pattern names: of those below each other the outermost.
 std::vector<std::pair<std::string, nn::Module*>> matches(nn::Module& net,
                                                          const std::string& pattern) {
@@ -299,7 +308,13 @@ struct TensorParallel::Aside {
 };
 
 TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Group group) {
+  return spread_module(net, plan, group, *group, store_shared);
+}
+
+TensorParallel spread_module(nn::Module& net, const ParallelPlan& plan, const Group& group,
+                             Engine& source, const StoreShared& store) {
   const NoGradGuard no_grad;
+  std::optional<DeferredInitGuard> as_they_are(std::in_place);  // shapes are what styles ask for
   TensorParallel out;
   out.net_ = &net;
   out.group_ = group;
@@ -315,7 +330,13 @@ TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Gro
                pattern);
       layers.emplace_back(Chosen{path, m, group, &out.slices_, roles}, &style);
     }
-  if (group->size() == 1) return out;
+  const std::vector<Cell*> cells = cells_of(net);
+  if (group->size() == 1) {
+    as_they_are.reset();
+    share_cells(source, cells, "parameters",
+                [&](size_t i, const Tensor& whole) { store(*cells[i], whole); });
+    return out;
+  }
   for (const auto& [path, m] : net.named_modules())
     TD_CHECK(!m->state().around && !m->state().entering, Unsupported,
              "'{}' is spread over ranks already\nOne plan, in one call, names all layers.", path);
@@ -327,15 +348,17 @@ TensorParallel parallelize_module(nn::Module& net, const ParallelPlan& plan, Gro
   compare_lines(*group, lines, "nets", "All ranks must build the same net, with the same plan.");
   for (const auto& [c, style] : layers)
     std::visit([&c = c](const auto& s) { apply(s, c); }, *style);
-  std::vector<Cell*> cells;
-  for (const Param& p : net.parameters()) cells.push_back(p.cell().get());
-  for (const Buffer& b : net.buffers()) cells.push_back(b.cell().get());
-  broadcast_cells(*group, cells, "parameters");
-  for (const Slice& s : out.slices_) {
-    s.param.cell()->replace(slice_of_rank(s.param.value(), s, group->rank(), group->size()));
+  as_they_are.reset();
+  std::map<const Cell*, const Slice*> slice_of;
+  for (const Slice& s : out.slices_) slice_of[s.param.cell().get()] = &s;
+  share_cells(source, cells, "parameters", [&](size_t i, const Tensor& whole) {
+    const auto at = slice_of.find(cells[i]);
+    if (at == slice_of.end()) return store(*cells[i], whole);
+    const Slice& s = *at->second;
+    store(*cells[i], slice_of_rank(whole, s, group->rank(), group->size()));
     s.param.zero_grad();
     roles->give(s.param);
-  }
+  });
   return out;
 }
 

@@ -127,6 +127,17 @@ class BucketReducer final : public Reducer {
 /// Give rank 0's values of these cells to all ranks.
 void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label);
 
+/// Rank 0's value of each cell goes to all, one after the other, so that a rank holds one whole
+/// value at a time beside what `keep` (index in `cells`, value on the host) stores of it. Rank 0
+/// computes deferred values and leaves them so. Makes no call where there is one rank.
+void share_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label,
+                 const std::function<void(size_t, const Tensor&)>& keep);
+/// What keeps all of it.
+void store_shared(Cell& cell, const Tensor& whole);
+
+/// An optimizer's state, of which deferred values stay so, and whether there are any.
+std::pair<StateDict, bool> state_as_it_is(const optim::Optimizer& optimizer);
+
 /// Compare lines that describe something, in order, over all ranks: throws Value naming the first
 /// one that differs from rank 0's, and the rank; `advice` ends the text. The same error on all
 /// ranks.

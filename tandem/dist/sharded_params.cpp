@@ -7,6 +7,7 @@
 
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
@@ -31,8 +32,11 @@ ShardedParams::ShardedParams(nn::Module& net, std::vector<NamedParam> params,
   link_->source = this;
   for (size_t i = 0; i < params_.size(); ++i) index_[params_[i].param.cell().get()] = i;
   constexpr double kUnitMb = 25;
-  make_units(net, static_cast<int64_t>(
-                      (options.bucket_cap_mb > 0 ? options.bucket_cap_mb : kUnitMb) * 1e6));
+  {
+    const DeferredInitGuard as_they_are;  // shapes are all that units need
+    make_units(net, static_cast<int64_t>(
+                        (options.bucket_cap_mb > 0 ? options.bucket_cap_mb : kUnitMb) * 1e6));
+  }
   make_shards();
   drop_all();
 }
@@ -111,17 +115,21 @@ std::pair<int64_t, int64_t> ShardedParams::range(const Place& p, const Unit& u, 
   return {within(u.part * rank), within(u.part * (rank + 1))};
 }
 
+// Of rank 0's values; a whole one is here for a moment.
 void ShardedParams::make_shards() {
   const NoGradGuard no_grad;
-  for (size_t i = 0; i < params_.size(); ++i) {
+  std::vector<Cell*> cells;
+  for (const NamedParam& p : params_) cells.push_back(p.param.cell().get());
+  share_cells(engine_, cells, "parameters", [&](size_t i, const Tensor& whole) {
     Place& p = places_[i];
     std::tie(p.begin, p.end) = range(p, units_[p.unit], engine_.rank());
-    const Cell& cell = *params_[i].param.cell();
-    p.shard = Param(part_of(i, cell.read().detach()));
+    p.shard = Param(part_of(i, whole));
     p.shard.cell()->name = params_[i].name;
-    p.generation = cell.generation();
     p.gathered = p.shard.cell()->generation();
-  }
+    tandem::detail::set_absent(*cells[i], link_);
+    p.generation = cells[i]->generation();
+    p.absent = true;
+  });
   set_roles(tandem::detail::ShardRole::whole, tandem::detail::ShardRole::part);
 }
 
@@ -353,15 +361,20 @@ void ShardedParams::drop_all() {
   for (Unit& u : units_) drop(u, false);
 }
 
+// Unit by unit: no rank holds two copies of the net.
 void ShardedParams::restore() {
-  gather_all();
+  sync();
   const NoGradGuard no_grad;
-  for (size_t i = 0; i < params_.size(); ++i) {
-    const Ref<Cell>& cell = params_[i].param.cell();
-    cell->replace(cell->read().detach().clone());
-    places_[i].generation = cell->generation();
+  for (size_t k = 0; k < units_.size(); ++k) {
+    fetch(k);
+    for (const size_t i : units_[k].params) {
+      const Ref<Cell>& cell = params_[i].param.cell();
+      cell->replace(cell->read().detach().clone());
+      places_[i].generation = cell->generation();
+    }
+    units_[k].flat = Tensor();
   }
-  for (Unit& u : units_) u.flat = Tensor();
+  held_ = true;
   set_roles(tandem::detail::ShardRole::none, tandem::detail::ShardRole::none);
 }
 

@@ -41,7 +41,7 @@ class ShardedParams final : public tandem::detail::ValueSource {
     bool resolving = false;
   };
 
-  /// Takes the values that the parameters have.
+  /// Takes the values that rank 0's parameters have.
   ShardedParams(nn::Module& net, std::vector<NamedParam> params, const DataParallelOptions& options,
                 std::shared_ptr<Engine> engine);
   ~ShardedParams() override;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // DataParallel with sharded parameters: what optimizers update, norms over ranks, and states
 // that look like those of one rank.
+#include <algorithm>
 #include <cmath>
 
 #include "tandem/base/error.h"
 #include "tandem/dist/collectives_internal.h"
+#include "tandem/dist/reducer_internal.h"
 #include "tandem/dist/sharded_params_internal.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
 
@@ -66,6 +69,15 @@ StateDict DataParallel::state_dict() {
   return whole;
 }
 
+std::pair<StateDict, bool> state_as_it_is(const optim::Optimizer& optimizer) {
+  const DeferredInitGuard as_it_is;
+  StateDict state = optimizer.state_dict();
+  const bool deferred = std::any_of(state.begin(), state.end(), [](const auto& entry) {
+    return tandem::detail::is_deferred(entry.second);
+  });
+  return {std::move(state), deferred};
+}
+
 namespace {
 
 // Entries of an optimizer's state that have the shape of a parameter's value, in one form, replaced
@@ -112,7 +124,8 @@ StateDict DataParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
 
 void DataParallel::shard_optimizer(optim::Optimizer& optimizer) {
   if (!sharded_) return;
-  const StateDict state = optimizer.state_dict();
+  const auto [state, deferred] = state_as_it_is(optimizer);
+  const DeferredInitGuard parts_wait(deferred);  // too
   std::vector<Param> shards;
   for (const Param& p : optimizer.params()) shards.push_back(sharded_->shard_of(p));
   optimizer.replace_params(shards);
@@ -128,6 +141,7 @@ void DataParallel::unshard_optimizer(optim::Optimizer& optimizer) {
     for (size_t i = 0; i < reducer_->params().size(); ++i)
       if (sharded_->places()[i].shard == p) whole.back() = reducer_->params()[i].param;
   }
+  const DeferredInitGuard no_zeros;  // the state takes their place
   optimizer.replace_params(whole);
   optimizer.load_state_dict(state);
 }

@@ -4,6 +4,7 @@
 // layer how, by PyTorch's names (torch.distributed.tensor.parallel).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -111,8 +112,9 @@ class TD_API TensorParallel {
   const std::vector<Slice>& slices() const { return slices_; }
 
  private:
-  friend TensorParallel parallelize_module(nn::Module&, const ParallelPlan&,
-                                           std::shared_ptr<Engine>);
+  friend TensorParallel spread_module(nn::Module&, const ParallelPlan&,
+                                      const std::shared_ptr<Engine>&, Engine&,
+                                      const std::function<void(Cell&, const Tensor&)>&);
   const Slice* slice_of(const std::string& name) const;
   bool is_slice(const Slice& s, const Tensor& value) const;
   Tensor whole_of(const Slice& s, const Tensor& own) const;

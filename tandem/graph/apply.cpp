@@ -8,12 +8,15 @@
 #include "tandem/base/budget.h"
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/backend.h"
+#include "tandem/graph/cells/absent.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/error_text.h"
 #include "tandem/graph/profiler.h"
 #include "tandem/graph/rng.h"
 #include "tandem/graph/trace.h"
 #include "tandem/tensor/device_memory.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem {
 namespace {
@@ -92,17 +95,25 @@ void check_input(const OpDef& op, const Tensor& t, int i, const Context& c) {
           n ? n->loc.line : 0);
 }
 
+// A deferred value is needed now, unless the op can wait, too.
+TD_NOINLINE void bring_deferred(const Tensor& t, const Context& c) {
+  if (t.defined() && (c.trace || !(c.slow & kDeferred)) && detail::is_deferred(t))
+    detail::compute_in_place(*t.impl());
+}
+
 void gather_inputs(Call& k, std::span<Operand> in) {
   const OpDef& op = k.op;
   TD_CHECK(op.runtime, Unsupported,
            "op '{}' is not in the table\nCall tandem::init() first; register_op() adds your own.",
            op.name);
   int n = static_cast<int>(in.size());
+  const bool absent = detail::any_absent();
   for (int i = 0; i < n; ++i) {
     bool scalar = in[i].is_scalar();
     k.scalars.push_back(scalar ? in[i].scalar() : Scalar());
     k.tensors.push_back(scalar ? Tensor() : in[i].take());
     const Tensor& t = k.tensors.back();
+    if (TD_UNLIKELY(absent)) bring_deferred(t, k.context);
     int name = std::min(i, op.n_in - 1);
     if (!scalar && !t.defined()) {
       TD_CHECK(op.n_in > 0 && (op.optional(name) || i >= op.n_in), Value,
@@ -458,6 +469,7 @@ void full_path(Call& k, std::span<Operand> in, Tensor* out) {
     record_trace(k, out);
     return;
   }
+  if (TD_UNLIKELY(c.slow & kDeferred) && defer(k, out)) return;
   for (OpHook* h : c.hooks) h->before(k.op, k.tensors);
   if (TD_UNLIKELY(c.profiler != nullptr))
     run_profiled(k);

@@ -46,6 +46,9 @@ void record_tape(const OpDef& op, const void* attrs, std::span<const Tensor> in,
 uint64_t saves_of(const OpDef& op);
 /// Append the call to the running trace; fills `out` with symbolic values.
 void record_trace(Call& k, Tensor* out);
+/// Under a DeferredInitGuard: fill `out` with values that are computed later; false where it runs
+/// now, and its inputs are there by then.
+bool defer(Call& k, Tensor* out);
 /// Run what was chosen, with its plan and scratch; what the host does for another device between
 /// copies.
 void run_with(const KernelChoice& choice, KernelCall& call);

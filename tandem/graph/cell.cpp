@@ -5,9 +5,11 @@
 
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/cells/absent.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/trace.h"
 #include "tandem/tensor/device_memory.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem {
 
@@ -41,12 +43,15 @@ void Cell::adopt(Tensor v) {
   ++generation_;
 }
 
-// The value; one that is elsewhere is brought here first.
+// The value; one that is elsewhere is brought here first, and one that is deferred is computed.
 Tensor Cell::present() const {
   for (;;) {
     Tensor v;
     {
       std::lock_guard hold(lock_);
+      if (TD_UNLIKELY(detail::any_absent()) && detail::is_deferred(value_) &&
+          !(context().slow & kDeferred))
+        detail::compute_in_place(*value_.impl());
       v = value_;
     }
     if (TD_LIKELY(!detail::any_absent()) || !detail::is_absent(v)) return v;

@@ -9,6 +9,7 @@
 #include "tandem/base/nearest.h"
 #include "tandem/dist/process_group.h"
 #include "tandem/dist/rank_device.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
 #include "tandem/recipe/events_internal.h"
@@ -199,9 +200,19 @@ std::vector<std::string> exports_of(Options& root, const Registry& registry) {
   return exports;
 }
 
+template <class Make>
+RecipeModel model_of(const Recipe& recipe, const Make& make, Options& o, const RecipeData& data,
+                     bool later) {
+  const DeferredInitGuard values(later);
+  RecipeModel model = in_part(recipe, "model", [&] { return make(o, data.info); });
+  o.finish();
+  return model;
+}
+
 RecipeOptimizers optimizers_of(const Recipe& recipe, Options& optim_o, Options& sched_o,
                                const RecipeModel& model, const train::TrainerOptions& options,
-                               int64_t size) {
+                               int64_t size, bool later) {
+  const DeferredInitGuard moments(later);
   RecipeOptimizers all = in_part(recipe, "optim", [&] { return make_optimizers(optim_o, model); });
   const int64_t batches = train::planned_batches(options, size);
   const int64_t per_epoch = batches / options.accumulate + (batches % options.accumulate != 0);
@@ -305,6 +316,16 @@ void place_model(const Recipe& recipe, RecipeModel& model, const std::string& de
   });
 }
 
+// Do ranks share out what they train? Then model and optimizer are shapes and recipes until the
+// trainer knows which rank keeps what.
+bool built_in_parts(const Recipe& recipe, const train::TrainerOptions& o,
+                    const std::string& device) {
+  using train::TrainStrategy;
+  const bool shares = o.parallel.spreads() || o.strategy == TrainStrategy::zero1 ||
+                      o.strategy == TrainStrategy::zero2 || o.strategy == TrainStrategy::fsdp;
+  return shares && device == "cpu" && is_data_parallel(recipe);
+}
+
 // Trains what was made, with what recipes have besides: callbacks, the record of settings, exports.
 RecipeRun train_made(const Going& g,
                      const std::vector<std::shared_ptr<train::Callback>>& callbacks) {
@@ -392,8 +413,8 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   data_o.finish();
   if (!use) check_batches(data_o, train_o, options.accumulate, data);
   const bool has_val = data.val || options.debug.overfit_batches > 0;
-  RecipeModel model = in_part(recipe, "model", [&] { return make_model(model_o, data.info); });
-  model_o.finish();
+  const bool later = !use && built_in_parts(recipe, options, part.device);
+  RecipeModel model = model_of(recipe, make_model, model_o, data, later);
   in_part(recipe, compress.prune ? "prune" : "quant",
           [&] { prepare_compressed(compress, *model.module, !use); });
   place_model(recipe, model, part.device);
@@ -403,7 +424,7 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
     check_monitor(train_o, options.saving.monitor, options, model, has_val);
   check_loss(root, model, loss);
   const RecipeOptimizers optimizers =
-      optimizers_of(recipe, optim_o, sched_o, model, options, data.train.size());
+      optimizers_of(recipe, optim_o, sched_o, model, options, data.train.size(), later);
   if (loss.prepare) in_part(recipe, "loss", [&] { loss.prepare(data); });
   if (const io::Yaml* expect = recipe.root.find("expect")) {
     resolved->keys.emplace_back("expect");

@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/tensor/allocator.h"
 #include "tandem/tensor/block_internal.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem {
 namespace {
@@ -115,6 +116,7 @@ TensorImpl* new_dry_tensor(const Shape& shape, DType dtype, Device device, const
 }
 
 void check_has_bytes(const TensorImpl& t, const char* what) {
+  if (TD_UNLIKELY(deferred_of(t) != nullptr)) compute_in_place(const_cast<TensorImpl&>(t));
   TD_CHECK(!is_dry(t), Unsupported,
            "{}: a dry run has shapes and no values; {} {} was never computed\n"
            "Leave out what reads values, or run it without DryRunGuard.",

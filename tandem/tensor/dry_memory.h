@@ -77,7 +77,7 @@ TD_API TensorImpl* new_dry_tensor(const Shape& shape, DType dtype, Device device
                                   const Strides* strides = nullptr);
 /// Whether it has no memory.
 TD_API bool is_dry(const TensorImpl& t);
-/// Throws Unsupported for a tensor without memory.
+/// Throws Unsupported for a tensor of a dry run; a deferred value (lazy.h) is computed.
 TD_API void check_has_bytes(const TensorImpl& t, const char* what);
 }  // namespace detail
 

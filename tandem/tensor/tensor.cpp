@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <utility>
 
 #include "tandem/tensor/device_memory.h"
 #include "tandem/tensor/dry_memory.h"
@@ -38,23 +39,53 @@ void read_one(const detail::TensorImpl& t, void* out, DType dtype) {
   detail::convert_elements(t.data, t.dtype, out, dtype, 1);
 }
 
-// A value of a dry run is read.
-[[noreturn]] TD_COLD void read_dry(const detail::TensorImpl& t, const char* op,
-                                   SourceLocation loc) {
-  try {
-    detail::check_has_bytes(t, "reading");
-  } catch (const Error& e) {
-    throw Error(e.kind(), e.message(), e.hint(), op, loc, "");
-  }
-  TD_FAIL(Internal, "a tensor with bytes was taken for one without");
+bool without_bytes(const detail::TensorImpl& t) {
+  return detail::is_dry(t) || detail::deferred_of(t) != nullptr;
+}
+
+// A value of a dry run, or one that is made when it is read.
+TD_COLD void read_without_bytes(detail::TensorImpl& t, const char* op, SourceLocation loc) try {
+  detail::check_has_bytes(t, "reading");
+} catch (const Error& e) {
+  throw Error(e.kind(), e.message(), e.hint(), op, loc, "");
 }
 
 }  // namespace
 
 namespace detail {
+namespace {
+void free_deferred(Storage* s) { delete static_cast<Deferred*>(s->owner); }
+}  // namespace
+
+// The storage has a block of its own, which stays while views are given other bytes.
+Tensor make_deferred(const Shape& shape, DType dtype, Deferred* owner) {
+  alignas(16) static unsigned char nothing[16];
+  const Ref<TensorImpl> base = Ref<TensorImpl>::adopt(
+      new_external(Shape(), dtype, nothing, /*writable=*/false, &free_deferred, owner));
+  return Tensor(Ref<TensorImpl>::adopt(new_view(*base, shape, Strides(), nothing, dtype)));
+}
+
+const Deferred* deferred_of(const TensorImpl& t) {
+  if (!t.storage || t.storage->free_data != &free_deferred) return nullptr;
+  return static_cast<const Deferred*>(t.storage->owner);
+}
+
+void compute_in_place(TensorImpl& t) {
+  const Tensor value = deferred_of(t)->compute();
+  const TensorImpl& from = *value.impl();
+  TD_ASSERT(from.shape == t.shape && from.dtype == t.dtype);
+  from.storage->refs.add();
+  Storage* before = std::exchange(t.storage, from.storage);
+  t.data = from.data;
+  t.strides = from.strides;
+  update_contiguous(t);
+  drop_storage(before);
+}
+
 static std::atomic<Materializer> g_materializer{nullptr};
 void set_materializer(Materializer m) { g_materializer = m; }
 bool make_readable(TensorImpl& t, SourceLocation loc) {
+  if (TD_UNLIKELY(deferred_of(t) != nullptr)) compute_in_place(t);
   if (!t.has(kSymbolic)) return true;
   Materializer m = g_materializer.load();
   return m && m(t, loc);
@@ -103,7 +134,7 @@ void Tensor::read_item(void* out, DType dtype, SourceLocation loc) const {
     fail_at(ErrorKind::Shape, "item", loc,
             fmt::format("expected a tensor of one element, got shape {}", t.shape.to_string()),
             "Reduce it first, or read all elements with to_vector<T>().");
-  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "item", loc);
+  if (TD_UNLIKELY(without_bytes(t))) read_without_bytes(*impl_, "item", loc);
   read_one(t, out, dtype);
 }
 
@@ -116,7 +147,7 @@ const void* Tensor::checked_data(DType dtype, SourceLocation loc) const {
         fmt::format("expected {} elements, the tensor holds {}", to_string(dtype),
                     to_string(t.dtype)),
         fmt::format("Convert with to({}), or ask for {}.", to_string(dtype), to_string(t.dtype)));
-  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "data", loc);
+  if (TD_UNLIKELY(without_bytes(t))) read_without_bytes(*impl_, "data", loc);
   if (TD_UNLIKELY(t.has(detail::kOnDevice)))
     fail_at(ErrorKind::Device, "data", loc,
             fmt::format("requires memory that the host may read, the tensor is on {}",
@@ -143,7 +174,7 @@ void* Tensor::unshared_data(DType dtype, SourceLocation loc) {
 void Tensor::copy_out(void* out, DType dtype, SourceLocation loc) const {
   const detail::TensorImpl& t = get();
   if (TD_UNLIKELY(t.has(detail::kSymbolic))) read_traced(*impl_, "to_vector", loc);
-  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "to_vector", loc);
+  if (TD_UNLIKELY(without_bytes(t))) read_without_bytes(*impl_, "to_vector", loc);
   detail::copy_row_major(t, out, dtype);
 }
 
@@ -154,7 +185,7 @@ Tensor::operator bool() const {
     fail_at(ErrorKind::Shape, "bool", SourceLocation{},
             fmt::format("the truth of a tensor of shape {} is ambiguous", t.shape.to_string()),
             "Use any() or all().");
-  if (TD_UNLIKELY(detail::is_dry(t))) read_dry(t, "bool", SourceLocation{});
+  if (TD_UNLIKELY(without_bytes(t))) read_without_bytes(*impl_, "bool", SourceLocation{});
   bool v;
   read_one(t, &v, DType::b8);
   return v;

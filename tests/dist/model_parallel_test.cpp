@@ -9,6 +9,7 @@
 
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/known_plans.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/rng.h"
 #include "tandem/models/pretrained.h"
 #include "tandem/models/text/gpt.h"
@@ -17,6 +18,7 @@
 #include "tandem/optim/optim.h"
 #include "tandem/tensor/allocator.h"
 #include "tests/dist/ranks_helper.h"
+#include "tests/support/bits.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
@@ -291,20 +293,21 @@ TEST(ModelParallel, ARefusedPipelineLeavesNoHooks) {
   });
 }
 
+struct Chain : nn::Module {
+  std::vector<nn::Linear> layers;
+  Chain() {
+    for (int i = 0; i < 4; ++i) layers.emplace_back(1024, 1024);
+    TD_REGISTER(layers);
+  }
+  Tensor forward(Tensor x) {
+    for (nn::Linear& l : layers) x = l(x);
+    return x;
+  }
+};
+constexpr double kNet = 4 * 4.0 * 1024 * 1024;  ///< bytes of a Chain
+
 // Ranks share this process: together they hold one net, and one of each of Adam's moments.
 TEST(ModelParallel, AStageHoldsItsOwnBlocksAlone) {
-  struct Chain : nn::Module {
-    std::vector<nn::Linear> layers;
-    Chain() {
-      for (int i = 0; i < 4; ++i) layers.emplace_back(1024, 1024);
-      TD_REGISTER(layers);
-    }
-    Tensor forward(Tensor x) {
-      for (nn::Linear& l : layers) x = l(x);
-      return x;
-    }
-  };
-  constexpr double kNet = 4 * 4.0 * 1024 * 1024;
   run_ranks(2, [&](const Group& e) {
     const auto in_use = [&] {
       e->barrier().wait();
@@ -331,6 +334,47 @@ TEST(ModelParallel, AStageHoldsItsOwnBlocksAlone) {
     spread.reshard();
     EXPECT_NEAR(nets(), 3, 0.1) << "again";
   });
+}
+
+// Built as shapes and recipes, a stage makes what it keeps alone; the values are rank 0's.
+TEST(ModelParallel, ADeferredNetIsMadeInParts) {
+  run_ranks(2, [&](const Group& e) {
+    const auto in_use = [&](bool most = false) {
+      e->barrier().wait();
+      const auto bytes =
+          static_cast<double>(most ? allocator_stats().peak : allocator_stats().in_use);
+      e->barrier().wait();
+      if (e->rank() == 0) reset_allocator_peak();
+      e->barrier().wait();
+      return bytes;
+    };
+    const double before = in_use();
+    manual_seed(static_cast<uint64_t>(5 + e->rank()));
+    Chain net = deferred_init([] { return Chain(); });
+    optim::AdamW opt = deferred_init([&] { return optim::AdamW(net.parameters()); });
+    EXPECT_NEAR((in_use() - before) / kNet, 0, 0.05);
+    ModelParallel spread(net, {.pp = 2}, e);
+    spread.shard_optimizer(opt);
+    EXPECT_LT((in_use(true) - before) / kNet, 1 + 2 * 0.25 + 0.1) << "and a layer on each rank";
+    EXPECT_NEAR((in_use() - before) / kNet, 1, 0.1);
+    spread.step(2, 1, [&](int64_t, int64_t) { return net(ones({2, 1024})).mean(); });
+    opt.step();
+    opt.zero_grad();
+    EXPECT_NEAR((in_use() - before) / kNet, 3, 0.1);
+  });
+  for (const ModelParallelSizes& sizes : {ModelParallelSizes{2, 1}, {1, 2}, {2, 2}})
+    run_ranks(4, [&](const Group& e) {
+      const auto make = [] {
+        return models::GPT({.vocabulary = 31, .context = 8, .layers = 3, .heads = 4, .width = 64});
+      };
+      manual_seed(static_cast<uint64_t>(5 + e->rank()));
+      models::GPT net = deferred_init(make);
+      ModelParallel spread(net, sizes, e);
+      spread.unshard();
+      const GeneratorGuard of_rank_0({5, 0});
+      for (const auto& [name, v] : make().state_dict())
+        EXPECT_TRUE(same_bits(*net.state_dict().find(name), v)) << name;
+    });
 }
 
 // A block's weight that something outside of it computes with belongs to two stages.

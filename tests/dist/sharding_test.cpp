@@ -10,13 +10,11 @@
 #include <mutex>
 
 #include "tandem/dist/data_parallel.h"
-#include "tandem/graph/cells/absent.h"
 #include "tandem/graph/rng.h"
 #include "tandem/models/text/gpt.h"
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
-#include "tandem/tensor/allocator.h"
 #include "tests/dist/ranks_helper.h"
 #include "tests/support/bits.h"
 #include "tests/support/errors.h"
@@ -484,60 +482,6 @@ TEST(Sharding, NormsOfBfloat16AndOfRanksWithoutGradients) {
         EXPECT_NEAR(norm.to(DType::f64).item<double>(), 3, 1e-6);
       }
     });
-}
-
-/// Layers of 4 MB: what the allocator's blocks are multiples of.
-struct ManyLayers : nn::Module {
-  std::vector<nn::Linear> layers;
-  ManyLayers() {
-    for (int i = 0; i < 6; ++i) layers.emplace_back(1024, 1024, nn::LinearOptions{.bias = false});
-    TD_REGISTER(layers);
-  }
-  Tensor forward(Tensor x) {
-    for (nn::Linear& l : layers) x = tanh(l(x));
-    return x;
-  }
-};
-// The formulas of docs/distributed.md, from the bytes that the allocator and regions held at most
-// in a step; ranks share this process.
-TEST(Sharding, MemoryIsThatOfTheFormulas) {
-  constexpr double kLayer = 4.0 * 1024 * 1024, kNet = 6 * kLayer;
-  constexpr int kRanks = 2;
-  const double before = static_cast<double>(allocator_stats().in_use);
-  for (const Sharding s : {Sharding::none, Sharding::zero1, Sharding::zero2, Sharding::zero3}) {
-    double peak = 0;
-    run_ranks(kRanks, [&](const std::shared_ptr<Engine>& e) {
-      ManyLayers net;
-      DataParallel model(net, {.bucket_cap_mb = 4.2, .first_bucket_mb = 4.2, .sharding = s}, e);
-      optim::Adam opt(model.parameters());
-      const Tensor x = ones({2, 1024});
-      for (int step = 0; step < 2; ++step) {
-        if (step == 1) {
-          e->barrier().wait();
-          if (e->rank() == 0) {
-            reset_allocator_peak();
-            tandem::detail::reset_region_peak();
-          }
-          e->barrier().wait();
-        }
-        model(x).sum().backward();
-        opt.step();
-        opt.zero_grad();
-      }
-      e->barrier().wait();
-      if (e->rank() == 0)
-        peak = static_cast<double>(allocator_stats().peak + tandem::detail::region_bytes().peak);
-      e->barrier().wait();
-    });
-    const double rank = (peak - before) / kRanks;
-    const double want = s == Sharding::none    ? 5 * kNet
-                        : s == Sharding::zero1 ? kNet * 2 + 4 * kNet / kRanks
-                        : s == Sharding::zero2 ? kNet + 4 * kNet / kRanks + 2 * kLayer
-                                               : 4 * kNet / kRanks + 4 * kLayer;
-    RecordProperty(named(s, kRanks),
-                   fmt::format("{:.1f} MB, formula {:.1f}", rank / 1e6, want / 1e6));
-    EXPECT_NEAR(rank / want, 1, 0.1) << named(s, kRanks) << " " << rank / 1e6 << " MB";
-  }
 }
 
 TEST(Sharding, WhatIsRefused) {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells: a value that somebody holds never changes; unshared cells are updated in place.
+// Cells: a value that somebody holds never changes; unshared cells are updated in place; initial
+// values may be made when they are needed.
 #include "tandem/graph/cell.h"
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "tandem/graph/cells/absent.h"
 #include "tandem/tandem.h"
+#include "tests/support/bits.h"
 #include "tests/support/init.h"
 #include "tests/support/values.h"
 
@@ -107,6 +112,102 @@ TEST(Cell, LentMemoryIsNeverWritten) {
   opt.step();
   EXPECT_EQ(mine[0], 1.0f);
   EXPECT_EQ(values(p.value()), (std::vector<float>{0, 1, 2, 3}));
+}
+
+// Every way of making a large value, and what may be done to it before anybody reads it.
+TEST(DeferredInit, ValuesHaveTheBitsThatTheyWouldHaveHad) {
+  namespace in = nn::init;
+  const Shape s{48, 40};
+  struct Row {
+    const char* name;
+    std::function<Tensor()> make;
+    bool waits = true;
+  };
+  const std::vector<Row> rows = {
+      {"zeros", [&] { return zeros(s); }},
+      {"uniform", [&] { return in::uniform(s, -1, 1); }},
+      {"normal", [&] { return in::normal(s); }},
+      {"normal in bf16",
+       [&] {
+         return in::normal({96, 40}, 0, 1, bfloat16);
+       }},
+      {"trunc_normal", [&] { return in::trunc_normal(s); }},
+      {"kaiming_normal", [&] { return in::kaiming_normal(s); }},
+      {"orthogonal", [&] { return in::orthogonal(s); }, false},
+      {"sparse", [&] { return in::sparse(s, 0.5); }},
+      {"randperm", [] { return randperm(1000); }},
+      {"bernoulli", [&] { return bernoulli(full(s, 0.5)); }},
+      {"scaled", [&] { return in::normal(s) * 0.5 + 1.0; }},
+      {"a row of zeros", [&] { return in::zero_row(in::normal(s), 3); }},
+      {"a view", [&] { return in::normal(s).t(); }},
+      {"cast", [&] { return in::normal(s).to(float64); }},
+      {"by a small one", [&] { return in::normal(s) + in::normal({40}); }},
+      {"by its own mean", [&] { return [](const Tensor& x) { return x - x.mean(); }(randn(s)); }},
+      {"a small one", [&] { return in::normal(s).sum({0}); }, false},
+      {"read", [&] { return tensor(in::normal(s).to_vector<float>(), s); }, false},
+      {"by data", [&] { return in::normal(s) * tensor(std::vector<float>(1920, 2), s); }, false},
+      {"assigned",
+       [&] {
+         Param p{in::normal(s)};
+         p.assign_(in::uniform(p.shape(), 0, 1) + p.value());
+         return p.value();
+       }},
+  };
+  for (const Row& r : rows) {
+    manual_seed(3);
+    const Tensor want = r.make(), next = rand({3});
+    manual_seed(3);
+    const Tensor got = deferred_init(r.make), next_too = rand({3});
+    EXPECT_EQ(detail::is_deferred(got), r.waits) << r.name;
+    EXPECT_EQ(got.shape(), want.shape()) << r.name;
+    EXPECT_TRUE(same_bits(got, want)) << r.name;
+    EXPECT_TRUE(same_bits(next, next_too)) << r.name;
+  }
+  EXPECT_FALSE(detail::any_absent());
+}
+
+TEST(DeferredInit, ANetHasNoElementsUntilSomebodyReadsThem) {
+  manual_seed(4);
+  const nn::Linear want(2048, 2048);
+  manual_seed(4);
+  const size_t before = allocator_stats().in_use;
+  nn::Linear net = deferred_init([] { return nn::Linear(2048, 2048); });
+  EXPECT_LT(allocator_stats().in_use, before + (1 << 16));
+  const Ref<Cell>& cell = net.weight.cell();
+  EXPECT_EQ(cell->spec().shape, Shape({2048, 2048}));
+  const uint64_t generation = cell->generation();
+  const float* data = net.weight.value().data<float>();
+  EXPECT_EQ(net.weight.value().data<float>(), data) << "computed once";
+  EXPECT_EQ(cell->generation(), generation);
+  EXPECT_TRUE(same_bits(net.weight.value(), want.weight.value()));
+  EXPECT_TRUE(net.weight.requires_grad());
+  net(ones({1, 2048})).sum().backward();
+  EXPECT_EQ(net.bias.grad().sum().item<float>(), 2048.0f);
+}
+
+// In every way that elements are read.
+TEST(DeferredInit, ReadersOfElements) {
+  const auto make = [] { return full({64, 64}, 2.0); };
+  const auto fresh = [&] { return deferred_init(make); };
+  EXPECT_EQ(fresh()[3][5].item<float>(), 2.0f);
+  EXPECT_EQ(fresh().data<float>()[77], 2.0f);
+  EXPECT_EQ(fresh().to_vector<float>().back(), 2.0f);
+  EXPECT_NE(fmt::format("{}", fresh()).find("2"), std::string::npos);
+  EXPECT_EQ((fresh() + 1.0).sum().item<float>(), 3.0f * 4096);
+  const std::string file = ::testing::TempDir() + "deferred.safetensors";
+  StateDict saved;
+  saved["x"] = fresh();
+  save(saved, file);
+  EXPECT_TRUE(same_bits(*load(file).find("x"), make()));
+  Tensor t = fresh();
+  t.mutable_data<float>()[0] = 7;
+  EXPECT_EQ(t.sum().item<float>(), 2.0f * 4096 + 5);
+  auto step = compile([w = Buffer(fresh())](const Tensor& x) { return x + w.value(); });
+  EXPECT_EQ(step(ones({64, 64})).sum().item<float>(), 3.0f * 4096);
+  const Tensor captured = fresh();
+  EXPECT_EQ(
+      vmap([&](const Tensor& x) { return x + captured; })(ones({2, 64, 64})).sum().item<float>(),
+      3.0f * 8192);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "tandem/base/error.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/tensor/device_memory.h"
 
 namespace tandem::detail {
@@ -139,6 +140,7 @@ void bring_value(const Cell& cell, const Tensor& absent) {
            "the value of '{}' lies on other ranks, and its DataParallel is gone\nKeep it as long "
            "as the net is used.",
            cell.name);
+  const DeferredInitGuard now(false);
   link->source->bring(cell);
 }
 

@@ -443,9 +443,12 @@ void Module::remove_hook(int hook) {
 
 const std::string& Module::path() const { return scope_path(state_->path); }
 
+// By shapes alone: values may be on other ranks, or not made yet.
+static int64_t numel_of(const Param& p) { return p.cell()->spec().shape.numel().value(); }
+
 int64_t Module::num_parameters() const {
   int64_t n = 0;
-  for (const Param& p : parameters()) n += p.numel();
+  for (const Param& p : parameters()) n += numel_of(p);
   return n;
 }
 
@@ -460,7 +463,7 @@ std::string Module::summary() const {
     struct Own : MemberVisitor {
       int64_t n = 0;
       void param(const std::string&, Param& p) override {
-        if (p.defined()) n += p.numel();
+        if (p.defined()) n += numel_of(p);
       }
       void buffer(const std::string&, Buffer&) override {}
       void child(const std::string&, Module&) override {}

@@ -25,7 +25,7 @@ inline AutocastGuard autocast_of(const TrainerOptions& o) {
 /// Where a model's first parameter is: the step makes its tensors there, and batches are copied
 /// there.
 inline Device device_of(const optim::Optimizer& optimizer) {
-  return optimizer.params().empty() ? cpu : optimizer.params().front().device();
+  return optimizer.params().empty() ? cpu : optimizer.params().front().cell()->spec().device;
 }
 inline Batch batch_on(Device device, Batch batch) {
   for (Tensor& t : batch)

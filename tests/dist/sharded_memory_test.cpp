@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks hold at most where optimizer state, gradients and parameters are sharded: in a step,
+// and while a net is made that no rank ever has as a whole.
+#include <gtest/gtest.h>
+
+#include "tandem/dist/data_parallel.h"
+#include "tandem/graph/cells/absent.h"
+#include "tandem/graph/cells/deferred.h"
+#include "tandem/graph/rng.h"
+#include "tandem/nn/nn.h"
+#include "tandem/ops/ops.h"
+#include "tandem/optim/optim.h"
+#include "tandem/tensor/allocator.h"
+#include "tests/dist/ranks_helper.h"
+#include "tests/support/bits.h"
+#include "tests/support/init.h"
+
+namespace tandem::distributed {
+namespace {
+
+std::string kind(Sharding s) { return fmt::format("sharding {}", static_cast<int>(s)); }
+
+struct ManyLayers : nn::Module {
+  std::vector<nn::Linear> layers;
+  ManyLayers(int64_t depth, int64_t width, bool bias) {
+    for (int64_t i = 0; i < depth; ++i)
+      layers.emplace_back(width, width, nn::LinearOptions{.bias = bias});
+    TD_REGISTER(layers);
+  }
+  Tensor forward(Tensor x) {
+    for (nn::Linear& l : layers) x = tanh(l(x));
+    return x;
+  }
+};
+// The formulas of docs/distributed.md, from the bytes that the allocator and regions held at most
+// in a step; ranks share this process.
+TEST(ShardedMemory, IsThatOfTheFormulas) {
+  constexpr double kLayer = 4.0 * 1024 * 1024, kNet = 6 * kLayer;
+  constexpr int kRanks = 2;
+  const double before = static_cast<double>(allocator_stats().in_use);
+  for (const Sharding s : {Sharding::none, Sharding::zero1, Sharding::zero2, Sharding::zero3}) {
+    double peak = 0;
+    run_ranks(kRanks, [&](const std::shared_ptr<Engine>& e) {
+      ManyLayers net(6, 1024,
+                     false);  // layers of 4 MB: what the allocator's blocks are multiples of
+      DataParallel model(net, {.bucket_cap_mb = 4.2, .first_bucket_mb = 4.2, .sharding = s}, e);
+      optim::Adam opt(model.parameters());
+      const Tensor x = ones({2, 1024});
+      for (int step = 0; step < 2; ++step) {
+        if (step == 1) {
+          e->barrier().wait();
+          if (e->rank() == 0) {
+            reset_allocator_peak();
+            tandem::detail::reset_region_peak();
+          }
+          e->barrier().wait();
+        }
+        model(x).sum().backward();
+        opt.step();
+        opt.zero_grad();
+      }
+      e->barrier().wait();
+      if (e->rank() == 0)
+        peak = static_cast<double>(allocator_stats().peak + tandem::detail::region_bytes().peak);
+      e->barrier().wait();
+    });
+    const double rank = (peak - before) / kRanks;
+    const double want = s == Sharding::none    ? 5 * kNet
+                        : s == Sharding::zero1 ? kNet * 2 + 4 * kNet / kRanks
+                        : s == Sharding::zero2 ? kNet + 4 * kNet / kRanks + 2 * kLayer
+                                               : 4 * kNet / kRanks + 4 * kLayer;
+    RecordProperty(kind(s), fmt::format("{:.1f} MB, formula {:.1f}", rank / 1e6, want / 1e6));
+    EXPECT_NEAR(rank / want, 1, 0.1) << kind(s) << " " << rank / 1e6 << " MB";
+  }
+}
+
+// A net that is built as shapes and recipes: a rank makes what it keeps, and one parameter at a
+// time beside it. The values are rank 0's, whose seed counts.
+TEST(ShardedMemory, RanksMakeOnlyWhatTheyHold) {
+  constexpr int kRanks = 4;
+  manual_seed(9);
+  const auto make = [] { return ManyLayers(16, 256, true); };
+  const StateDict want = make().state_dict();
+  double net_bytes = 0;
+  for (const auto& [name, v] : want) net_bytes += 4.0 * static_cast<double>(v.numel());
+  for (const Sharding s : {Sharding::zero1, Sharding::zero3}) {
+    const double before = static_cast<double>(allocator_stats().in_use);
+    reset_allocator_peak();
+    double peak = 0;
+    run_ranks(kRanks, [&](const std::shared_ptr<Engine>& e) {
+      manual_seed(static_cast<uint64_t>(9 + e->rank()));
+      ManyLayers net = deferred_init(make);
+      DataParallel model(net, {.bucket_cap_mb = 0.3, .sharding = s}, e);
+      optim::Adam opt(model.parameters());
+      e->barrier().wait();
+      if (e->rank() == 0) peak = static_cast<double>(allocator_stats().peak);
+      e->barrier().wait();
+      const StateDict state = model.state_dict();
+      for (const auto& [name, v] : want) EXPECT_TRUE(same_bits(*state.find(name), v)) << name;
+      model(ones({1, 256})).mean().backward();
+      opt.step();
+      ManyLayers eager = make();
+      eager.load_state_dict(want);
+      DataParallel same(eager, {.bucket_cap_mb = 0.3, .sharding = s}, e);
+      optim::Adam opt_of_same(same.parameters());
+      same(ones({1, 256})).mean().backward();
+      opt_of_same.step();
+      const StateDict stepped = model.state_dict();
+      for (const auto& [name, v] : same.state_dict())
+        EXPECT_TRUE(same_bits(*stepped.find(name), v)) << name;
+    });
+    // A quarter each for the parameters and Adam's moments, and a layer of sixteen that passes by
+    // (rank 0 makes it, others receive it).
+    const double share = (peak - before) / kRanks / net_bytes;
+    RecordProperty(kind(s), fmt::format("{:.2f} of the net", share));
+    EXPECT_LT(share, 3.0 / kRanks + 2.0 / 16) << kind(s);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::distributed
