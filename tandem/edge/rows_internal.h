@@ -61,6 +61,15 @@ inline int column_dimension(const OpDef& product, int rank) {
 std::string write_sum_loop(const SumLoop& then, const std::string& sum, const std::string& column,
                            int dimension, Lines& to);
 
+/// Names of functions over codes that the file may call, for dots_for(): of two columns of 16-bit
+/// taps
+/// (`x, w, n, sums`), and of codes (`x, w, n`).
+inline constexpr const char *kDotsOfTaps = "tdm_dots_i16", *kDotOfBytes = "tdm_dot_u8",
+                            *kDotOfSigned = "tdm_dot_i8";
+const char* dot_of(DType codes);
+/// Those that the text calls.
+std::string dots_for(const std::string& text);
+
 /// The zero point that is operand k, of the column at `column` where it has one for each; "" where
 /// there is none.
 std::string zero_point(const KernelCall& c, int k, const std::string& column);

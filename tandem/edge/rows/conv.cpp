@@ -48,6 +48,17 @@ struct ConvShape {
   bool inside(int i) const {
     return pad[i] == 0 && (out[i] - 1) * stride[i] + (k[i] - 1) * dilation[i] < in[i];
   }
+  int64_t taps() const { return c_group * k[0] * k[1] * k[2]; }  ///< that one sum takes in
+  int64_t positions() const { return out[0] * out[1] * out[2]; }
+  // Does a weight of one channel of the result lie in one piece, and do planes of the result?
+  bool dense_taps() const {
+    return (k[2] == 1 || w_at[4] == 1) && (k[1] == 1 || w_at[3] == k[2]) &&
+           (k[0] == 1 || w_at[2] == k[1] * k[2]) && (c_group == 1 || w_at[1] == k[0] * k[1] * k[2]);
+  }
+  bool dense_planes() const {
+    return (out[1] == 1 || y_at[3] == out[2] * y_at[4]) &&
+           (out[0] == 1 || y_at[2] == out[1] * out[2] * y_at[4]);
+  }
 
  private:
   static void set_places(const Array& a, int lead, int64_t* at) {
@@ -81,16 +92,17 @@ void position_in_x(const ConvShape& s, int i, Lines& t) {
   if (!s.inside(i)) t.line("if (i{0} < 0 || i{0} >= {1}) continue;", d, s.in[i]);
 }
 
-// Loops over the taps of dimensions d and h with their positions in x; `continue` may leave them.
-void open_taps(const ConvShape& s, Lines& t) {
-  for (int i = 0; i < 2; ++i) {
+// Loops over the taps of the first dimensions (d and h) with their positions in x; `continue` may
+// leave them.
+void open_taps(const ConvShape& s, Lines& t, int dimensions = 2) {
+  for (int i = 0; i < dimensions; ++i) {
     if (s.k[i] == 1 && s.in[i] == 1 && s.out[i] == 1) continue;
     t.open("for (int32_t k{0} = 0; k{0} < {1}; ++k{0})", kOf[i], s.k[i]);
     position_in_x(s, i, t);
   }
 }
-void close_taps(const ConvShape& s, Lines& t) {
-  for (int i = 1; i >= 0; --i)
+void close_taps(const ConvShape& s, Lines& t, int dimensions = 2) {
+  for (int i = dimensions - 1; i >= 0; --i)
     if (!(s.k[i] == 1 && s.in[i] == 1 && s.out[i] == 1)) t.close();
 }
 
@@ -189,30 +201,9 @@ void write_taps(const ConvShape& s, const std::string& x, const std::string& upd
   t.end_loop(s.c_group);
 }
 
-}  // namespace
-
-void emit_conv(const KernelCall& c, Body& to) {
-  const ConvShape s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
-  const bool bias = c.n_in > 2 && c.in[2].present();
-  Lines& t = to.text;
-  open_rows(s, t);
-  t.line("{} *row = y0 + {};", s.type, y_row(s));
-  const std::string o = channel("g", s.o_group, "o", s.groups);
-  const std::string first =
-      bias ? fmt::format("x2[{}]", times(o, s.groups * s.o_group, c.in[2].strides[0])) : "0";
-  t.line("for (int32_t j = 0; j < {}; ++j) row[{}] = {};", s.out[2], place_in_result(s), first);
-  write_taps(s, fmt::format("const {} *in = x0", s.type),
-             fmt::format("row[{}] += v * in[{}]", place_in_result(s), place_in_row(s)), t);
-  close_rows(s, t);
-}
-
-void emit_conv_integer(const KernelCall& c, const SumLoop* then, Body& to) {
-  constexpr int64_t kMostSums = 256;  // of a row that lies on the stack
-  const ConvShape s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0],
-                    then ? kMostSums : INT32_MAX);
-  Lines& t = to.text;
-  const std::string column =
-      times(channel("g", s.o_group, s.o_group == 1 ? "0" : "o", s.groups), 0, 1);
+// Rows of sums, tap by tap, as floats are summed.
+void sums_by_rows(const ConvShape& s, const KernelCall& c, const SumLoop* then,
+                  const std::string& column, Lines& t) {
   const std::string x_zero = zero_point(c, 2, "0"), w_zero = zero_point(c, 3, column);
   if (!x_zero.empty()) t.line("const int32_t x_zero = {};", x_zero);
   open_rows(s, t);
@@ -235,6 +226,108 @@ void emit_conv_integer(const KernelCall& c, const SumLoop* then, Body& to) {
     t.close();
   }
   close_rows(s, t);
+}
+
+// od, oh and ow of result position `to`.
+void position_of(const ConvShape& s, Lines& t) {
+  std::string rest = "to";
+  for (int i = 2; i >= 0; --i) {
+    if (s.out[i] == 1) continue;
+    const bool last = (i == 0 || s.out[0] == 1) && (i <= 1 || s.out[1] == 1);
+    t.line("const int32_t o{} = {}{};", kOf[i], rest, last ? "" : fmt::format(" % {}", s.out[i]));
+    rest += fmt::format(" / {}", s.out[i]);
+  }
+}
+
+// Two positions at a time: the taps that they see lie in two columns, less the zero point and 0
+// where there is padding, and each channel of the result is a dot product with either.
+void sums_by_positions(const ConvShape& s, const KernelCall& c, const SumLoop* then,
+                       const std::string& column, Lines& t) {
+  const int64_t n = s.taps(), positions = s.positions();
+  const std::string zero = zero_point(c, 2, "0"),
+                    next = fmt::format("at + b < {0} ? at + b : {1}", positions, positions - 1);
+  t.line("int16_t taps[{}];", 2 * n);
+  if (!zero.empty()) t.line("const int32_t x_zero = {};", zero);
+  t.loop("n", s.n);
+  t.loop("g", s.groups);
+  t.open("for (int32_t at = 0; at < {}; at += 2)", positions);
+  t.open("for (int32_t b = 0; b < 2; ++b)");
+  t.line("const int32_t to = {};", next);
+  position_of(s, t);
+  const bool padded = !(s.inside(0) && s.inside(1) && s.inside(2));
+  if (padded) t.line("for (int32_t p = 0; p < {0}; ++p) taps[b * {0} + p] = 0;", n);
+  t.loop("c", s.c_group);
+  open_taps(s, t, 3);
+  const std::string tap = place({{"b", 2, n},
+                                 {"c", s.c_group, s.w_at[1]},
+                                 {"kd", s.k[0], s.w_at[2]},
+                                 {"kh", s.k[1], s.w_at[3]},
+                                 {"kw", s.k[2], s.w_at[4]}});
+  t.line("taps[{}] = (int16_t)(x0[{}]{});", tap,
+         plus_terms(x_row(s), place({{"iw", s.in[2], s.x_at[4]}})),
+         zero.empty() ? "" : " - x_zero");
+  close_taps(s, t, 3);
+  t.end_loop(s.c_group);
+  t.close();
+  t.open("for (int32_t o = 0; o < {}; ++o)", s.o_group);
+  t.line("int32_t sums[2];");
+  t.line("{}(taps, x1 + {}, {}, sums);", kDotsOfTaps,
+         times(channel("g", s.o_group, "o", s.groups), s.groups * s.o_group, s.w_at[0]), n);
+  t.open("for (int32_t b = 0; b < 2; ++b)");
+  t.line("const int32_t to = {};", next);
+  const bool dense = s.dense_planes();
+  if (!dense) position_of(s, t);
+  const std::string y = then ? write_sum_loop(*then, "sums[b]", column, 1, t) : "sums[b]";
+  const std::string at = dense ? place({{"to", positions, s.y_at[4]}})
+                               : place({{"od", s.out[0], s.y_at[2]},
+                                        {"oh", s.out[1], s.y_at[3]},
+                                        {"ow", s.out[2], s.y_at[4]}});
+  t.line("y0[{}] = {};",
+         plus_terms(plus_terms(times(channel("g", s.o_group, "o", s.groups), s.groups * s.o_group,
+                                     s.y_at[1]),
+                               place({{"n", s.n, s.y_at[0]}})),
+                    at),
+         y);
+  t.close();
+  t.close();
+  t.close();
+  t.end_loop(s.groups);
+  t.end_loop(s.n);
+}
+
+}  // namespace
+
+void emit_conv(const KernelCall& c, Body& to) {
+  const ConvShape s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
+  const bool bias = c.n_in > 2 && c.in[2].present();
+  Lines& t = to.text;
+  open_rows(s, t);
+  t.line("{} *row = y0 + {};", s.type, y_row(s));
+  const std::string o = channel("g", s.o_group, "o", s.groups);
+  const std::string first =
+      bias ? fmt::format("x2[{}]", times(o, s.groups * s.o_group, c.in[2].strides[0])) : "0";
+  t.line("for (int32_t j = 0; j < {}; ++j) row[{}] = {};", s.out[2], place_in_result(s), first);
+  write_taps(s, fmt::format("const {} *in = x0", s.type),
+             fmt::format("row[{}] += v * in[{}]", place_in_result(s), place_in_row(s)), t);
+  close_rows(s, t);
+}
+
+void emit_conv_integer(const KernelCall& c, const SumLoop* then, Body& to) {
+  constexpr int64_t kMostSums = 256;     // of a row that lies on the stack
+  constexpr int64_t kMostTaps = 1024;    // of a position, twice on the stack
+  constexpr int64_t kLeastChannels = 4;  // that read what is gathered
+  const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
+  const auto& a = c.get_attrs<ConvAttrs>();
+  const ConvShape s(a, x, w, y);
+  const auto column_of = [](const ConvShape& of) {
+    return times(channel("g", of.o_group, of.o_group == 1 ? "0" : "o", of.groups), 0, 1);
+  };
+  const bool by_positions = s.o_group >= kLeastChannels && s.positions() > 1 &&
+                            s.taps() <= kMostTaps && w.dtype == DType::i8 && s.dense_taps() &&
+                            zero_point(c, 3, "0").empty();
+  if (by_positions) return sums_by_positions(s, c, then, column_of(s), to.text);
+  const ConvShape rows(a, x, w, y, then ? kMostSums : INT32_MAX);
+  sums_by_rows(rows, c, then, column_of(rows), to.text);
 }
 
 void emit_transposed(const KernelCall& c, Body& to) {
