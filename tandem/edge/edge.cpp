@@ -292,7 +292,7 @@ class Writer {
         "/* Written by `tandem compile`: {} steps, {} functions. Build with -ffp-contract=off "
         "for\n   equal bits everywhere. */\n#include \"{}.h\"\n\n",
         made_.steps, functions_.size(), name_);
-    s += prelude_for(function_text_) + dots_for(function_text_) + "\n" + weight_text_ + "\n" +
+    s += prelude_for(function_text_) + functions_for(function_text_) + "\n" + weight_text_ + "\n" +
          function_text_;
     s +=
         fmt::format("#define {}_AT(type, offset) ((type *)(void *)(bytes + (offset)))\n\n", macro_);

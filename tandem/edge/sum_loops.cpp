@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop that alone reads the sums of a product of codes runs where a sum is made, so that sums,
-// four times the size of codes, need no place in the arena.
+// A loop that alone reads the sums of a product of codes, of a matmul or of a linear layer runs
+// where a sum is made: sums of codes, four times their size, need no place in the arena.
 #include "tandem/compile/lowering/stages.h"
 #include "tandem/edge/program_internal.h"
 #include "tandem/edge/rows_internal.h"
+#include "tandem/ops/matmul/matmul.h"
 
 namespace tandem::edge {
 namespace {
@@ -38,9 +39,18 @@ bool by_columns(const Place& operand, int rank, int dimension) {
   return true;
 }
 
+// Are the sums of a matmul dot products? Else rows of the result take in rows of the second matrix.
+bool has_columns(const Lowered& l, const Step& product) {
+  if (product.op != &op::linear && product.op != &op::matmul) return true;
+  const Place& w = place_at(l, product.in[1].place);
+  return w.contiguous &&
+         (product.op == &op::linear ||
+          (w.shape.rank() == 2 && static_cast<const MatmulAttrs*>(product.attrs.get())->trans_b));
+}
+
 bool fits(const Lowered& l, const Step& product, const Step& loop) {
-  if (!product.op || !find_product_emitter(*product.op) || loop.op || loop.out.size() != 1 ||
-      product.out[0] == kNone || loop.out[0] == kNone)
+  if (!product.op || !find_product_emitter(*product.op) || !has_columns(l, product) || loop.op ||
+      loop.out.size() != 1 || product.out[0] == kNone || loop.out[0] == kNone)
     return false;
   const Place &sums = place_at(l, product.out[0]), &y = place_at(l, loop.out[0]);
   if (!(sums.shape == y.shape) || !sums.contiguous || !y.contiguous || sums.offset != 0 ||
