@@ -19,12 +19,13 @@ using compiler::StepInput;
 
 const Place& place_at(const Lowered& l, int k) { return l.places[static_cast<size_t>(k)]; }
 
-// Is the buffer read once, and neither shared nor a result?
-bool read_once(const Lowered& l, int buffer) {
+// Is the buffer read once, and neither a result nor shared with others than what is made of it in
+// place?
+bool read_once(const Lowered& l, int buffer, bool in_place) {
   const Block& b = l.buffers[static_cast<size_t>(buffer)];
   if (b.base != Base::arena || b.same_as != kNone) return false;
   for (const Block& other : l.buffers)
-    if (other.same_as == buffer) return false;
+    if (other.same_as == buffer && !in_place) return false;
   int reads = 0;
   for (const Step& s : l.steps)
     for (const StepInput& x : s.in)
@@ -53,8 +54,10 @@ bool fits(const Lowered& l, const Step& product, const Step& loop) {
       loop.out.size() != 1 || product.out[0] == kNone || loop.out[0] == kNone)
     return false;
   const Place &sums = place_at(l, product.out[0]), &y = place_at(l, loop.out[0]);
+  const int place_of_y = l.buffers[static_cast<size_t>(y.buffer)].same_as;
+  const bool in_place = place_of_y == sums.buffer;
   if (!(sums.shape == y.shape) || !sums.contiguous || !y.contiguous || sums.offset != 0 ||
-      l.buffers[static_cast<size_t>(y.buffer)].same_as != kNone || !read_once(l, sums.buffer))
+      (place_of_y != kNone && !in_place) || !read_once(l, sums.buffer, in_place))
     return false;
   const int rank = sums.shape.rank();
   bool reads = false;
@@ -101,7 +104,10 @@ void fuse_sum_loops(Lowered& l, size_t align) {
     if (!fits(l, l.steps[k], l.steps[k + 1])) continue;
     any = l.steps[k + 1].inside = true;
     live_together(l, k);
-    l.buffers[static_cast<size_t>(place_at(l, l.steps[k].out[0]).buffer)].bytes = 0;
+    const int sums = place_at(l, l.steps[k].out[0]).buffer;
+    const int y = place_at(l, l.steps[k + 1].out[0]).buffer;
+    if (l.buffers[static_cast<size_t>(y)].same_as != sums)
+      l.buffers[static_cast<size_t>(sums)].bytes = 0;
   }
   if (!any) return;
   l.arena_bytes = l.lower_bound = 0;

@@ -65,8 +65,12 @@ constexpr const char* kFloats = R"C(/* the sum of x[k] * w[k], in eight partial 
 static {type} {name}(const {type} *x, const {type} *w, int32_t n) {
   {type} sum = 0, part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
   int32_t k = 0;
+#ifdef __OPTIMIZE_SIZE__
+  for (; k < (n & ~7); ++k) part[k & 7] += x[k] * w[k];
+#else
   for (; k + 8 <= n; k += 8)
     for (int32_t l = 0; l < 8; ++l) part[l] += x[k + l] * w[k + l];
+#endif
   for (int32_t half = 4; half > 0; half /= 2)
     for (int32_t l = 0; l < half; ++l) part[l] += part[l + half];
   for (; k < n; ++k) sum += x[k] * w[k];
@@ -140,18 +144,24 @@ static void {name}(const float *x, const int32_t *s, int32_t from, int32_t many,
   }
   for (int32_t kh = 0; kh < s[3]; ++kh)
     for (int32_t kw = 0; kw < s[4]; ++kw) {
+#ifndef __OPTIMIZE_SIZE__
       int32_t straight = 1;
+#endif
       for (int32_t l = 0; l < 16; ++l) {
         const int32_t i = down[l] + kh * s[9], j = across[l] + kw * s[10];
         at[l] = i >= 0 && i < s[0] && j >= 0 && j < s[1] ? i * s[1] + j : -1;
+#ifndef __OPTIMIZE_SIZE__
         straight &= at[l] >= 0 && at[l] == at[0] + l;
+#endif
       }
       for (int32_t c = 0; c < channels; ++c) {
         const float *in = x + c * s[11];
         float *to = t + ((c * s[3] + kh) * s[4] + kw) * 16;
+#ifndef __OPTIMIZE_SIZE__
         if (straight)
           __builtin_memcpy(to, in + at[0], 16 * sizeof *to);
         else
+#endif
           for (int32_t l = 0; l < 16; ++l) to[l] = at[l] < 0 ? 0 : in[at[l]];
       }
     }
