@@ -109,8 +109,7 @@ std::string codes_header(const TinyNet& n, size_t outputs) {
 struct Build {
   const char *processor, *level;
 };
-constexpr Build kBuilds[] = {
-    {"cortex-m4", "-Os"}, {"cortex-m4", "-O2"}, {"cortex-m3", "-Os"}, {"cortex-m3", "-O2"}};
+constexpr Build kBuilds[] = {{"cortex-m4", "-Os"}, {"cortex-m4", "-O2"}, {"cortex-m3", "-O2"}};
 
 // Code, and constant and static data of the net's object file.
 std::vector<size_t> sizes_of(const Workshop& w, const TinyNet& n) {

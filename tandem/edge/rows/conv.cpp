@@ -9,7 +9,7 @@ namespace tandem::edge {
 
 void emit_conv(const KernelCall& c, Body& to) {
   const ConvShape s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
-  if (conv_by_planes(c, s, to.text) || conv_by_blocks(c, s, to.text)) return;
+  if (conv_by_planes(c, s, nullptr, "", to.text) || conv_by_blocks(c, s, to.text)) return;
   const bool bias = c.n_in > 2 && c.in[2].present();
   Lines& t = to.text;
   open_rows(s, t);

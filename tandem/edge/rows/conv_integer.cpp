@@ -112,6 +112,7 @@ void emit_conv_integer(const KernelCall& c, const SumLoop* then, Body& to) {
                             s.taps() <= kMostTaps && w.dtype == DType::i8 && s.dense_taps() &&
                             zero_point(c, 3, "0").empty();
   if (by_positions) return sums_by_positions(s, c, then, column_of(s), to.text);
+  if (w.dtype == DType::i8 && conv_by_planes(c, s, then, column_of(s), to.text)) return;
   const ConvShape rows(a, x, w, y, then ? kMostSums : INT32_MAX);
   sums_by_rows(rows, c, then, column_of(rows), to.text);
 }

@@ -111,9 +111,10 @@ void close_rows(const ConvShape& s, Lines& t);
 void write_taps(const ConvShape& s, const std::string& x, const std::string& update, Lines& t,
                 const char* w_zero = "");
 
-/// Floats: blocks of 4 channels and 16 positions in registers, and planes of one channel with their
-/// padding. false: the shape is another one, and nothing was written.
+/// Blocks of 4 channels and 16 positions (f32), and planes of one channel with their padding (f32,
+/// codes). false: the shape is another one, and nothing was written.
 bool conv_by_blocks(const KernelCall& c, const ConvShape& s, Lines& t);
-bool conv_by_planes(const KernelCall& c, const ConvShape& s, Lines& t);
+bool conv_by_planes(const KernelCall& c, const ConvShape& s, const SumLoop* then,
+                    const std::string& column, Lines& t);
 
 }  // namespace tandem::edge

@@ -90,6 +90,7 @@ typedef float tdm_lanes __attribute__((vector_size(4 * TDM_LANES)));
 #define TDM_LANES 1
 typedef float tdm_lanes;
 #endif
+__attribute__((noinline)) /* one copy for all convolutions */
 #endif
 /* Sums of w[r * wn + k] * t[k * tn + l] for `rows` channels r and 16 positions l, of which `many` are stored
    at y[r * yn + l]. They begin as the bias (0 without one), or as what is there where `adds`. */
