@@ -127,18 +127,40 @@ class Writer {
     }
     if (n == 0) values = " 0";
     weight_text_ += fmt::format("/* {} */\nstatic const {} {}[{}] = {{\n {}}};\n",
-                                spec_text(t.dtype(), t.shape()), c_type(t.dtype()), name,
+                                spec_text(t.dtype(), t.shape()), c_type(stored(index)), name,
                                 std::max<int64_t>(n, 1), values);
-    made_.weight_bytes += static_cast<size_t>(n) * size_of(t.dtype());
+    made_.weight_bytes += static_cast<size_t>(n) * size_of(stored(index));
     return name;
   }
 
+  // Integers of 64 bits that fit in 32 are stored so: where they are read they become wide again.
+  DType stored(int index) {
+    const Tensor& t = l_.constants[static_cast<size_t>(index)];
+    if (t.dtype() != DType::i64) return t.dtype();
+    const auto [narrow, fresh] = narrow_.try_emplace(index, true);
+    if (fresh) {
+      const std::span v(static_cast<const int64_t*>(t.data_ptr()), static_cast<size_t>(t.numel()));
+      narrow->second =
+          std::all_of(v.begin(), v.end(), [](int64_t x) { return x == static_cast<int32_t>(x); }) &&
+          std::none_of(l_.places.begin(), l_.places.end(), [&](const Place& p) {
+            const Block& b = l_.buffers[static_cast<size_t>(p.buffer)];
+            return b.base == Base::constant && b.index == index && p.dtype != DType::i64;
+          });
+    }
+    return narrow->second ? DType::i32 : DType::i64;
+  }
   struct Parameter {
     std::string name;
     const Array* array;
     int place;
     bool in;
   };
+
+  DType stored_at(const Parameter& p) {
+    const Block& b =
+        l_.buffers[static_cast<size_t>(l_.places[static_cast<size_t>(p.place)].buffer)];
+    return b.base == Base::constant ? stored(b.index) : p.array->dtype;
+  }
 
   static KernelCall call_for(const Step& s, Arrays& a) {
     static const OpDef kLoop{};
@@ -200,7 +222,7 @@ class Writer {
       if (!has_word(body.text.text(), p.name)) continue;
       const char* comma = parameters.empty() ? "" : ", ";
       parameters +=
-          fmt::format("{}{}{} *{}", comma, p.in ? "const " : "", c_type(p.array->dtype), p.name);
+          fmt::format("{}{}{} *{}", comma, p.in ? "const " : "", c_type(stored_at(p)), p.name);
       arguments += comma + pointer(p.place);
     }
     const std::string function = function_for(s, body, parameters);
@@ -270,7 +292,8 @@ class Writer {
         "/* Written by `tandem compile`: {} steps, {} functions. Build with -ffp-contract=off "
         "for\n   equal bits everywhere. */\n#include \"{}.h\"\n\n",
         made_.steps, functions_.size(), name_);
-    s += prelude_for(function_text_) + "\n" + weight_text_ + "\n" + function_text_;
+    s += prelude_for(function_text_) + functions_for(function_text_) + "\n" + weight_text_ + "\n" +
+         function_text_;
     s +=
         fmt::format("#define {}_AT(type, offset) ((type *)(void *)(bytes + (offset)))\n\n", macro_);
     s += fmt::format("int {}_run_in(void *arena, {}) {{\n", name_, parameters());
@@ -298,6 +321,7 @@ class Writer {
   const std::string name_, macro_;
   std::vector<std::string> ports_;
   std::map<int, std::string> weights_;
+  std::map<int, bool> narrow_;  ///< constants of i64
   std::map<std::string, std::string> functions_;
   std::string weight_text_, function_text_, calls_;
   bool reports_ = false;

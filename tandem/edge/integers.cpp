@@ -175,15 +175,39 @@ struct IntegerProduct {
     const Tensor zero = tensor(s.zero).to(s.dtype);
     return r.program().add_constant(s.is_one() ? zero.reshape(Shape()) : zero);
   }
-  // The sums with the bias in i64.
+  // What the zero point of x adds to the sums of each column, to be taken off with the bias; empty
+  // where padding makes it differ from place to place.
+  std::vector<int64_t> zero_sums(Rewrite& r) const {
+    const Tensor codes = known(r, w.codes);
+    if (x.zero[0] == 0 || !codes.defined()) return {};
+    for (const double z : w.zero)
+      if (z != 0) return {};
+    if (instr.op == &op::conv) {
+      const auto& a = *static_cast<const ConvAttrs*>(instr.attrs.get());
+      for (const IntList* padding : {&a.padding, &a.padding_end})
+        for (int d = 0; d < padding->rank(); ++d)
+          if ((*padding)[d] != Dim(0)) return {};
+    }
+    const Tensor by_column = instr.op == &op::conv ? codes.flatten(1) : turned ? codes : codes.t();
+    std::vector<int64_t> sums;
+    for (const double v : sum(by_column.to(DType::i64), {1}).to_vector<double>())
+      sums.push_back(std::llround(x.zero[0] * v));
+    return sums;
+  }
+  // The sums with the bias, which i32 holds, in i64.
   ValueId sums(Rewrite& r) const {
     std::vector<ValueId> args = {x.codes, w.codes};
-    const ValueId x_zero = zero_of(r, x), w_zero = zero_of(r, w);
+    const std::vector<int64_t> off = zero_sums(r);
+    const ValueId x_zero = off.empty() ? zero_of(r, x) : kNone, w_zero = zero_of(r, w);
     for (const ValueId z : {x_zero, w_zero})
       if (z != kNone) args.push_back(z);
-    if (bias.defined()) {
-      std::vector<int64_t> codes;
-      for (const double b : bias_in_steps()) codes.push_back(static_cast<int64_t>(b));
+    const bool adds = bias.defined() || !off.empty();
+    if (adds) {
+      const Numbers steps = bias.defined() ? bias_in_steps() : Numbers(off.size());
+      std::vector<int32_t> codes;
+      for (size_t k = 0; k < steps.size(); ++k)
+        codes.push_back(
+            static_cast<int32_t>(static_cast<int64_t>(steps[k]) - (off.empty() ? 0 : off[k])));
       args.push_back(constant(r, codes));
     }
     return inline_body(r, args, [&](std::span<const Tensor> in) {
@@ -194,7 +218,7 @@ struct IntegerProduct {
                              ? conv_integer(in[0], in[1], zx, zw,
                                             *static_cast<const ConvAttrs*>(instr.attrs.get()))
                              : matmul_integer(in[0], turned ? in[1].t() : in[1], zx, zw);
-      return bias.defined() ? sum.to(DType::i64) + in[k] : sum.to(DType::i64);
+      return (adds ? sum + in[k] : sum).to(DType::i64);
     });
   }
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/codegen/prelude_text.h"
+#include "tandem/edge/text_internal.h"
 
 namespace tandem::edge {
 namespace {
@@ -29,11 +30,6 @@ std::vector<std::string> words_of(std::string_view s) {
     at = end + 1;
   }
   return words;
-}
-
-void replace_all(std::string& s, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = s.find(from, at)) != std::string::npos; at += to.size())
-    s.replace(at, from.size(), to);
 }
 
 // As the file that it goes into writes it.

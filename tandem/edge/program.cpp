@@ -3,6 +3,8 @@
 // kernels, and its plan of the arena.
 #include "tandem/edge/program_internal.h"
 
+#include <cstring>
+
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/run/executable.h"
 #include "tandem/edge/rows_internal.h"
@@ -41,6 +43,40 @@ void drop_unread_results(Program& p) {
         if (v != kNone && uses[v] == 0) v = kNone;
 }
 
+bool is_uniform(const Tensor& t) {
+  constexpr int64_t kLeast = 256;  // elements that are worth it
+  const auto n = static_cast<int64_t>(t.numel());
+  if (n < kLeast || !t.is_contiguous()) return false;
+  const auto* bytes = static_cast<const char*>(t.data_ptr());
+  const size_t size = size_of(t.dtype());
+  return std::memcmp(bytes, bytes + size, size * static_cast<size_t>(n - 1)) == 0;
+}
+
+// A constant whose elements are all the same is stored as one of them, which every index reads.
+void store_uniform_once(compiler::Lowered& l) {
+  std::vector<bool> whole(l.constants.size(), true);  // read as what it is, not as another type
+  const auto constant_of = [&](const compiler::Place& p) {
+    const compiler::Block& b = l.buffers[static_cast<size_t>(p.buffer)];
+    return b.base == compiler::Base::constant ? b.index : kNone;
+  };
+  for (const compiler::Place& p : l.places)
+    if (const int k = constant_of(p); k != kNone)
+      whole[static_cast<size_t>(k)] =
+          whole[static_cast<size_t>(k)] && p.dtype == l.constants[static_cast<size_t>(k)].dtype();
+  for (size_t k = 0; k < l.constants.size(); ++k) {
+    Tensor& t = l.constants[k];
+    whole[k] = whole[k] && t.defined() && is_uniform(t);
+    if (whole[k]) t = t.flatten().narrow(0, 0, 1).contiguous();
+  }
+  for (compiler::Place& p : l.places) {
+    const int k = constant_of(p);
+    if (k == kNone || !whole[static_cast<size_t>(k)]) continue;
+    p.offset = 0;
+    p.contiguous = false;
+    for (int d = 0; d < p.shape.rank(); ++d) p.strides[d] = 0;
+  }
+}
+
 }  // namespace
 
 compiler::Lowered lower_for_text(EdgeForward forward, std::span<const EdgePort> inputs) {
@@ -74,6 +110,7 @@ compiler::Lowered lower_for_text(EdgeForward forward, std::span<const EdgePort> 
   drop_unread_results(p);
   compiler::verify(p, "edge");
   compiler::Lowered l = compiler::lower_program(p, compiler::LowerTo::text);
+  store_uniform_once(l);
   constexpr size_t kLargestElement = 8;
   fuse_sum_loops(l, kLargestElement);
   return l;

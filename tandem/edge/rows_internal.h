@@ -30,8 +30,6 @@ void emit_loop(const ScalarProgram& program, const KernelCall& call, Body& to);
 void emit_reduction(const KernelCall& c, Body& to);
 void emit_scan(const KernelCall& c, Body& to);
 void emit_moves(const KernelCall& c, Body& to);
-void emit_matmul(const KernelCall& c, Body& to);
-void emit_linear(const KernelCall& c, Body& to);
 void emit_conv(const KernelCall& c, Body& to);
 void emit_transposed(const KernelCall& c, Body& to);
 void emit_max_pool(const KernelCall& c, Body& to);
@@ -39,20 +37,22 @@ void emit_avg_pool(const KernelCall& c, Body& to);
 void emit_index(const KernelCall& c, Body& to);
 void emit_lstm_cell(const KernelCall& c, Body& to);
 
-/// A loop over the sums of an integer product that runs where a sum is made: its operand `sums` is
-/// that sum, the others are numbers or differ from column to column alone.
+/// A loop over the sums of a product that runs where a sum is made: its operand `sums` is that sum,
+/// the others are numbers or differ from column to column alone.
 struct SumLoop {
   const ScalarProgram& program;
   const KernelCall& call;  ///< operand k is the parameter x<kFirstOfLoop + k>, the result y0
   int sums;
 };
 inline constexpr int kFirstOfLoop = 4;  ///< the products have up to four operands
-/// A convolution or matmul of codes; its sums are the result where there is no loop.
+/// A product of codes, a matmul or a linear layer; its sums are the result where there is no loop.
 using ProductEmitter = void (*)(const KernelCall&, const SumLoop*, Body&);
 /// nullptr for other rows.
 ProductEmitter find_product_emitter(const OpDef& op);
 void emit_conv_integer(const KernelCall& c, const SumLoop* then, Body& to);
 void emit_matmul_integer(const KernelCall& c, const SumLoop* then, Body& to);
+void emit_linear(const KernelCall& c, const SumLoop* then, Body& to);
+void emit_matmul(const KernelCall& c, const SumLoop* then, Body& to);
 /// The dimension of the result that columns lie along.
 inline int column_dimension(const OpDef& product, int rank) {
   return find_product_emitter(product) == emit_conv_integer ? 1 : rank - 1;
@@ -60,6 +60,17 @@ inline int column_dimension(const OpDef& product, int rank) {
 /// Writes the loop for the sum `sum` of column `column` and gives the name of its result.
 std::string write_sum_loop(const SumLoop& then, const std::string& sum, const std::string& column,
                            int dimension, Lines& to);
+
+/// Functions that a body may call (rows/functions.cpp): dot products of two columns of 16-bit taps
+/// (`x, w, n, sums`), of codes and of floats (`x, w, n`), and the pieces of convolutions of floats.
+inline constexpr const char *kDotsOfTaps = "tdm_dots_i16", *kDotOfBytes = "tdm_dot_u8",
+                            *kDotOfSigned = "tdm_dot_i8", *kDotOfFloats = "tdm_dot_f32",
+                            *kDotOfDoubles = "tdm_dot_f64", *kConvBlock = "tdm_conv_block",
+                            *kGatherTaps = "tdm_gather_taps";
+/// The dot product of elements of this type.
+const char* dot_of(DType t);
+/// The text of those that `text` calls.
+std::string functions_for(const std::string& text);
 
 /// The zero point that is operand k, of the column at `column` where it has one for each; "" where
 /// there is none.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop that alone reads the sums of a product of codes runs where a sum is made, so that sums,
-// four times the size of codes, need no place in the arena.
+// A loop that alone reads the sums of a product of codes, of a matmul or of a linear layer runs
+// where a sum is made: sums of codes, four times their size, need no place in the arena.
 #include "tandem/compile/lowering/stages.h"
 #include "tandem/edge/program_internal.h"
 #include "tandem/edge/rows_internal.h"
+#include "tandem/ops/matmul/matmul.h"
 
 namespace tandem::edge {
 namespace {
@@ -18,12 +19,13 @@ using compiler::StepInput;
 
 const Place& place_at(const Lowered& l, int k) { return l.places[static_cast<size_t>(k)]; }
 
-// Is the buffer read once, and neither shared nor a result?
-bool read_once(const Lowered& l, int buffer) {
+// Is the buffer read once, and neither a result nor shared with others than what is made of it in
+// place?
+bool read_once(const Lowered& l, int buffer, bool in_place) {
   const Block& b = l.buffers[static_cast<size_t>(buffer)];
   if (b.base != Base::arena || b.same_as != kNone) return false;
   for (const Block& other : l.buffers)
-    if (other.same_as == buffer) return false;
+    if (other.same_as == buffer && !in_place) return false;
   int reads = 0;
   for (const Step& s : l.steps)
     for (const StepInput& x : s.in)
@@ -38,13 +40,24 @@ bool by_columns(const Place& operand, int rank, int dimension) {
   return true;
 }
 
+// Are the sums of a matmul dot products? Else rows of the result take in rows of the second matrix.
+bool has_columns(const Lowered& l, const Step& product) {
+  if (product.op != &op::linear && product.op != &op::matmul) return true;
+  const Place& w = place_at(l, product.in[1].place);
+  return w.contiguous &&
+         (product.op == &op::linear ||
+          (w.shape.rank() == 2 && static_cast<const MatmulAttrs*>(product.attrs.get())->trans_b));
+}
+
 bool fits(const Lowered& l, const Step& product, const Step& loop) {
-  if (!product.op || !find_product_emitter(*product.op) || loop.op || loop.out.size() != 1 ||
-      product.out[0] == kNone || loop.out[0] == kNone)
+  if (!product.op || !find_product_emitter(*product.op) || !has_columns(l, product) || loop.op ||
+      loop.out.size() != 1 || product.out[0] == kNone || loop.out[0] == kNone)
     return false;
   const Place &sums = place_at(l, product.out[0]), &y = place_at(l, loop.out[0]);
+  const int place_of_y = l.buffers[static_cast<size_t>(y.buffer)].same_as;
+  const bool in_place = place_of_y == sums.buffer;
   if (!(sums.shape == y.shape) || !sums.contiguous || !y.contiguous || sums.offset != 0 ||
-      l.buffers[static_cast<size_t>(y.buffer)].same_as != kNone || !read_once(l, sums.buffer))
+      (place_of_y != kNone && !in_place) || !read_once(l, sums.buffer, in_place))
     return false;
   const int rank = sums.shape.rank();
   bool reads = false;
@@ -91,7 +104,10 @@ void fuse_sum_loops(Lowered& l, size_t align) {
     if (!fits(l, l.steps[k], l.steps[k + 1])) continue;
     any = l.steps[k + 1].inside = true;
     live_together(l, k);
-    l.buffers[static_cast<size_t>(place_at(l, l.steps[k].out[0]).buffer)].bytes = 0;
+    const int sums = place_at(l, l.steps[k].out[0]).buffer;
+    const int y = place_at(l, l.steps[k + 1].out[0]).buffer;
+    if (l.buffers[static_cast<size_t>(y)].same_as != sums)
+      l.buffers[static_cast<size_t>(sums)].bytes = 0;
   }
   if (!any) return;
   l.arena_bytes = l.lower_bound = 0;

@@ -36,6 +36,11 @@ std::string identifier(const std::string& name) {
   return s.empty() || std::isdigit(static_cast<unsigned char>(s[0])) ? "_" + s : s;
 }
 
+void replace_all(std::string& s, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = s.find(from, at)) != std::string::npos; at += to.size())
+    s.replace(at, from.size(), to);
+}
+
 std::string upper(std::string s) {
   for (char& c : s) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return s;

@@ -7,6 +7,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tandem/graph/expression/scalar_program.h"
@@ -20,6 +21,7 @@ namespace tandem::edge {
 /// `name` as a name in C: other characters become _.
 std::string identifier(const std::string& name);
 std::string upper(std::string s);
+void replace_all(std::string& s, std::string_view from, std::string_view to);
 /// The C type that stores elements of `t`; 16-bit floats are uint16_t.
 const char* c_type(DType t);
 /// The register `bits` as a literal that compilers read back to the same bits.

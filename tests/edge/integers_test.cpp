@@ -156,7 +156,8 @@ std::string printed(const std::string& folder, const std::string& compiler,
 struct Processor {
   const char *compiler, *runner;
 };
-constexpr Processor kProcessors[] = {{"aarch64-linux-gnu-gcc", "qemu-aarch64"},
+constexpr Processor kProcessors[] = {{"i686-linux-gnu-gcc", "qemu-i386"},
+                                     {"aarch64-linux-gnu-gcc", "qemu-aarch64"},
                                      {"arm-linux-gnueabihf-gcc", "qemu-arm"},
                                      {"riscv64-linux-gnu-gcc", "qemu-riscv64"},
                                      {"s390x-linux-gnu-gcc", "qemu-s390x"}};

@@ -1,98 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nets of MLPerf Tiny's shapes in int8 (https://github.com/mlcommons/tiny): memory and code that
-// they need as C, against bars.
+// Nets of MLPerf Tiny's shapes in int8: memory and code that they need as C, against bars.
 #include <gtest/gtest.h>
-
-#include <functional>
 
 #include "tandem/edge/footprint.h"
 #include "tandem/init.h"
-#include "tests/edge/code_layers.h"
+#include "tests/edge/tiny_nets.h"
 
 namespace tandem {
 namespace {
 
-constexpr double kStep = 0.05;  ///< of all activations; what they hold does not matter here
-Tensor codes_of(const Tensor& x) { return rounded(x, kStep, 0); }
-
-class CodeLayers {
- public:
-  Tensor conv(const Tensor& x, const ConvAttrs& a, int64_t out, int64_t kh, int64_t kw) {
-    const CodeWeight& w = next({out, x.size(1) / a.groups, kh, kw});
-    return codes_of(relu(tandem::conv(x, w.weight(), w.column(), a)));
-  }
-  Tensor conv3(const Tensor& x, int64_t out, int64_t stride) {
-    return conv(x, conv_attrs(stride, 1, 1), out, 3, 3);
-  }
-  Tensor dense(const Tensor& x, int64_t out) {
-    const CodeWeight& w = next({out, x.size(1)});
-    return codes_of(relu(linear(x, w.weight(), w.column())));
-  }
-  void rewind() { at_ = 0; }
-
- private:
-  const CodeWeight& next(const Shape& shape) {
-    if (at_ == weights_.size()) weights_.push_back(std::make_unique<CodeWeight>(shape, 0, kStep));
-    return *weights_[at_++];
-  }
-  std::vector<std::unique_ptr<CodeWeight>> weights_;
-  size_t at_ = 0;
-};
-
-// Keyword spotting: x [1, 1, 49, 10].
-Tensor ds_cnn(CodeLayers& l, Tensor x) {
-  ConvAttrs first = conv_attrs(2, 0, 1);
-  first.padding = first.padding_end = {5, 1};
-  x = l.conv(x, first, 64, 10, 4);
-  for (int k = 0; k < 4; ++k)
-    x = l.conv(l.conv(x, conv_attrs(1, 1, 64), 64, 3, 3), conv_attrs(1, 0, 1), 64, 1, 1);
-  return l.dense(codes_of(mean(x, {2, 3})), 12);
-}
-
-// Image classification: x [1, 3, 32, 32].
-Tensor resnet8(CodeLayers& l, Tensor x) {
-  x = l.conv3(x, 16, 1);
-  for (const int64_t n : {16, 32, 64}) {
-    const int64_t stride = n == 16 ? 1 : 2;
-    const Tensor y = l.conv3(l.conv3(x, n, stride), n, 1);
-    if (stride == 2) x = l.conv(x, conv_attrs(2, 0, 1), n, 1, 1);
-    x = codes_of(relu(x + y));
-  }
-  return l.dense(codes_of(mean(x, {2, 3})), 10);
-}
-
-// Anomaly detection: x [1, 640].
-Tensor autoencoder(CodeLayers& l, Tensor x) {
-  for (const int64_t n : {128, 128, 128, 128, 8, 128, 128, 128, 128, 640}) x = l.dense(x, n);
-  return x;
-}
-
-struct TinyNet {
-  const char* name;
-  Shape input;
-  Tensor (*net)(CodeLayers&, Tensor);
-  size_t most_memory, most_code;
-};
-
 TEST(EdgeTinyNets, FitTheirDevices) {
   init();
   NoGradGuard no_grad;
-  const TinyNet nets[] = {
-      {"ds_cnn", {1, 1, 49, 10}, ds_cnn, 24 << 10, 16 << 10},
-      {"resnet8", {1, 3, 32, 32}, resnet8, 56 << 10, 16 << 10},
-      {"autoencoder", {1, 640}, autoencoder, 2 << 10, 16 << 10},
-  };
-  for (const TinyNet& n : nets) {
-    CodeLayers layers;
-    const auto forward = [&](std::span<const Tensor> x) {
-      layers.rewind();
-      const Tensor y = n.net(layers, dequantize_linear(x[0], step(kStep), full({}, 0, DType::u8)));
-      return std::vector{quantize_linear(y, step(kStep), full({}, 0, DType::u8))};
-    };
-    const Tensor made[] = {zeros(n.input, DType::u8)};
-    forward(made);  // makes the weights
-    const edge::EdgePort in{"x", Spec(DType::u8, n.input)};
-    const edge::EdgeSource c = edge::write_c99(forward, {&in, 1}, {}, {.name = n.name});
+  for (const TinyNet& n : kTinyNets) {
+    const edge::EdgeSource c = tiny_source(n);
     EXPECT_EQ(c.source.find("float"), std::string::npos) << n.name;
     EXPECT_LE(c.arena_bytes, n.most_memory) << n.name;
     const size_t code = edge::code_bytes(c, {.name = n.name});

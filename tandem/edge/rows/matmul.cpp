@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products. Where the second matrix lies row by row, rows of the result take in multiples of
-// its rows; where it lies column by column, dot products run in eight partial sums. Compilers make
-// vector code of both.
+// its rows; where it lies column by column, results are dot products. Compilers make vector code of
+// both.
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/codegen/tile_loop.h"
 #include "tandem/edge/rows_internal.h"
 
 namespace tandem::edge {
 namespace {
-
-constexpr int64_t kLanesOfDot = 8;
 
 // y[m, n] = sum over k of a[m, k] b[k, n], all at offsets given as text.
 struct ProductText {
@@ -18,17 +16,21 @@ struct ProductText {
   int64_t a_m, a_k, b_k, b_n, y_m, y_n;
   std::string a, b, y;  ///< offsets of the matrices
   std::string bias;     ///< place of the bias of column j, or ""
+  DType dtype;
+  const SumLoop* then = nullptr;  ///< where the second matrix lies column by column
+  int rank = 0;                   ///< of the result
 
   void write(Lines& t) const {
     t.loop("i", m);
     t.open("");
     t.line("const {} *u = x0 + {};", type, sum(a, place({{"i", m, a_m}})));
     t.line("const {} *w = x1 + {};", type, b);
-    t.line("{} *row = y0 + {};", type, sum(y, place({{"i", m, y_m}})));
-    if (b_n == 1 || b_k != 1)
-      by_rows(t);
-    else
+    t.line("{} *row = y0 + {};", then ? c_type(then->call.out[0].dtype) : type,
+           sum(y, place({{"i", m, y_m}})));
+    if (b_k == 1 && (b_n != 1 || then))
       by_dots(t);
+    else
+      by_rows(t);
     t.close();
     t.end_loop(m);
   }
@@ -50,23 +52,17 @@ struct ProductText {
   }
 
   void by_dots(Lines& t) const {
-    const int64_t whole = k / kLanesOfDot * kLanesOfDot;
-    const std::string at = a_k == 1 ? "p" : fmt::format("p * {}", a_k);
     t.open("for (int32_t j = 0; j < {}; ++j)", n);
-    t.line("const {} *column = w + j * {};", type, b_n);
-    t.line("{} sum = 0;", type);
-    if (whole > 0) {
-      t.line("{} part[8] = {{0, 0, 0, 0, 0, 0, 0, 0}};", type);
-      t.open("for (int32_t p = 0; p < {}; p += 8)", whole);
-      t.line("for (int32_t l = 0; l < 8; ++l) part[l] += u[{}] * column[p + l];",
-             a_k == 1 ? "p + l" : fmt::format("(p + l) * {}", a_k));
-      t.close();
-      t.line("sum = ((part[0] + part[4]) + (part[2] + part[6])) +");
-      t.line("      ((part[1] + part[5]) + (part[3] + part[7]));");
+    const std::string added = bias.empty() ? "" : " + " + bias;
+    if (a_k == 1) {
+      t.line("const {} sum = {}(u, w + j * {}, {}){};", type, dot_of(dtype), b_n, k, added);
+    } else {
+      t.line("{} sum = 0;", type);
+      t.line("for (int32_t p = 0; p < {}; ++p) sum += u[p * {}] * w[j * {} + p];", k, a_k, b_n);
+      if (!added.empty()) t.line("sum = sum{};", added);
     }
-    if (whole < k)
-      t.line("for (int32_t p = {}; p < {}; ++p) sum += u[{}] * column[p];", whole, k, at);
-    t.line("{} = sum{};", result(), bias.empty() ? "" : " + " + bias);
+    t.line("{} = {};", result(),
+           then ? write_sum_loop(*then, "sum", n == 1 ? "0" : "j", rank - 1, t) : "sum");
     t.close();
   }
 };
@@ -90,7 +86,7 @@ codegen::TileLoop batch_loop(const Array& y, int kept, std::initializer_list<con
 
 }  // namespace
 
-void emit_matmul(const KernelCall& c, Body& to) {
+void emit_matmul(const KernelCall& c, const SumLoop* then, Body& to) {
   const auto& attrs = c.get_attrs<MatmulAttrs>();
   const Array &a = c.in[0], &b = c.in[1], &y = c.out[0];
   const int ar = a.rank - 2, br = b.rank - 2, yr = y.rank - 2;
@@ -110,13 +106,16 @@ void emit_matmul(const KernelCall& c, Body& to) {
                 .a = place_in(batch, 1, "n"),
                 .b = place_in(batch, 2, "n"),
                 .y = place_in(batch, 0, "n"),
-                .bias = ""};
+                .bias = "",
+                .dtype = y.dtype,
+                .then = then,
+                .rank = y.rank};
   to.text.open_nest(batch, "n");
   p.write(to.text);
   to.text.close_nest(batch);
 }
 
-void emit_linear(const KernelCall& c, Body& to) {
+void emit_linear(const KernelCall& c, const SumLoop* then, Body& to) {
   const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
   const codegen::TileLoop rows = batch_loop(y, 1, {&x});
   const bool bias = c.n_in > 2 && c.in[2].present();
@@ -134,7 +133,10 @@ void emit_linear(const KernelCall& c, Body& to) {
       .a = place_in(rows, 1, "n"),
       .b = "0",
       .y = place_in(rows, 0, "n"),
-      .bias = bias ? fmt::format("x2[{}]", place({{"j", w.shape[0], c.in[2].strides[0]}})) : ""};
+      .bias = bias ? fmt::format("x2[{}]", place({{"j", w.shape[0], c.in[2].strides[0]}})) : "",
+      .dtype = x.dtype,
+      .then = then,
+      .rank = y.rank};
   to.text.open_nest(rows, "n");
   p.write(to.text);
   to.text.close_nest(rows);

@@ -55,14 +55,20 @@ void emit_matmul_integer(const KernelCall& c, const SumLoop* then, Body& to) {
   t.line("const {} *u = x0 + {};", c_type(x.dtype), place_in(rows, 1));
   t.line("const {} *column = x1 + {};", c_type(w.dtype), place({{"j", n, w.strides[1]}}));
   if (!w_zero.empty()) t.line("const int32_t w_zero = {};", w_zero);
-  t.line("int32_t sum = 0;");
-  const auto factor = [](const std::string& v, const char* zero, bool has) {
-    return has ? fmt::format("({} - {})", v, zero) : v;
-  };
-  const std::string u = fmt::format("u[{}]", place({{"p", k, x.strides[x.rank - 1]}}));
-  const std::string v = fmt::format("column[{}]", place({{"p", k, w.strides[0]}}));
-  t.line("for (int32_t p = 0; p < {}; ++p) sum += {} * {};", k,
-         factor(u, "x_zero", !x_zero.empty()), factor(v, "w_zero", !w_zero.empty()));
+  const int64_t x_step = x.strides[x.rank - 1];
+  if (x_zero.empty() && w_zero.empty() && w.dtype == DType::i8 &&
+      (k == 1 || (x_step == 1 && w.strides[0] == 1))) {
+    t.line("const int32_t sum = {}(u, column, {});", dot_of(x.dtype), k);
+  } else {
+    const auto less = [](const std::string& v, const char* zero, bool has) {
+      return has ? fmt::format("({} - {})", v, zero) : v;
+    };
+    t.line("int32_t sum = 0;");
+    t.line("for (int32_t p = 0; p < {}; ++p) sum += {} * {};", k,
+           less(fmt::format("u[{}]", place({{"p", k, x_step}})), "x_zero", !x_zero.empty()),
+           less(fmt::format("column[{}]", place({{"p", k, w.strides[0]}})), "w_zero",
+                !w_zero.empty()));
+  }
   const std::string row = place_in(rows, 0), at = place({{"j", n, y.strides[y.rank - 1]}});
   const std::string result =
       then ? write_sum_loop(*then, "sum", n == 1 ? "0" : "j", y.rank - 1, t) : "sum";

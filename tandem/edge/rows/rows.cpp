@@ -20,8 +20,8 @@ struct EmittedRow {
 void emit_sums(const KernelCall& c, Body& to) { find_product_emitter(c.op)(c, nullptr, to); }
 
 constexpr EmittedRow kEmittedRows[] = {
-    {&op::matmul, emit_matmul},
-    {&op::linear, emit_linear},
+    {&op::matmul, emit_sums},
+    {&op::linear, emit_sums},
     {&op::conv, emit_conv},
     {&op::conv_backward_input, emit_transposed},
     {&op::max_pool, emit_max_pool, false},
@@ -54,6 +54,8 @@ bool takes_floats(const KernelCall& c) {
 ProductEmitter find_product_emitter(const OpDef& op) {
   return &op == &op::conv_integer     ? emit_conv_integer
          : &op == &op::matmul_integer ? emit_matmul_integer
+         : &op == &op::linear         ? emit_linear
+         : &op == &op::matmul         ? emit_matmul
                                       : nullptr;
 }
 
