@@ -27,6 +27,7 @@ const char* type_of(Reg r) {
 // The names for a register in a step that may compute in 32 bits.
 char type_char(Reg r, bool narrow) { return narrow && r == Reg::i64 ? 'n' : type_char(r); }
 const char* type_of(Reg r, bool narrow) { return narrow && r == Reg::i64 ? "tdm_i32" : type_of(r); }
+bool is_float(Reg r) { return r == Reg::f32 || r == Reg::f64; }
 bool is_integer(std::string_view type) { return type == "tdm_i64" || type == "tdm_i32"; }
 
 const char* type_of(DType t) {
@@ -65,8 +66,12 @@ class StepWriter {
   virtual ~StepWriter() = default;
 
  protected:
-  StepWriter(const TilePlan& plan, std::string prefix)
-      : plan_(plan), prefix_(std::move(prefix)), current_(static_cast<size_t>(plan.n_slots())) {}
+  /// `own_flags`: the compiler is called by jit_compiler.cpp, which lets comparisons be selects.
+  StepWriter(const TilePlan& plan, std::string prefix, bool own_flags)
+      : plan_(plan),
+        prefix_(std::move(prefix)),
+        own_flags_(own_flags),
+        current_(static_cast<size_t>(plan.n_slots())) {}
 
   /// The name of a variable that holds what `slot` holds at its first use.
   virtual std::string first_use(int slot, const char* type, bool value) = 0;
@@ -135,8 +140,13 @@ class StepWriter {
       }
       case StepMeaning::select_compare: {
         static constexpr const char* kNames[] = {"lt", "le", "gt", "ge"};
+        static constexpr const char* kSymbols[] = {"<", "<=", ">", ">="};
         const std::string a = arg(0, m.type), b = arg(1, m.type), c = arg(2, m.type),
                           d = arg(3, m.type);
+        if (own_flags_ && is_float(m.type) && a == d && b == c)
+          return define(
+              s.out, type_of(m.type),
+              fmt::format("{0} {2} {1} ? {1} : {0}", a, b, kSymbols[static_cast<int>(m.compare)]));
         return define(s.out, type_of(m.type),
                       fmt::format("tdo_select_{1}(tdo_{0}_{1}({2}, {3}), {4}, {5})",
                                   kNames[static_cast<int>(m.compare)], f, a, b, c, d));
@@ -160,7 +170,15 @@ class StepWriter {
     define(s.out, type_of(m.result, note_.narrow), call(m, args, n));
   }
 
+  // Extremes of floats are written as compilers know them: MAXPS and MINPS give the second operand
+  // where one is NaN, too.
   std::string call(const StepMeaning& m, const std::string* args, int n) const {
+    if (own_flags_ && is_float(m.type) &&
+        (m.scalar == ScalarOp::max || m.scalar == ScalarOp::min)) {
+      const std::string most = fmt::format("({1} {2} {0} ? {1} : {0})", args[0], args[1],
+                                           m.scalar == ScalarOp::max ? ">" : "<");
+      return note_.number ? most : fmt::format("{0} != {0} ? {0} : {1}", args[1], most);
+    }
     const char* name = to_string(m.scalar);
     const bool pow = m.scalar == ScalarOp::pow && m.type != Reg::i64;
     std::string text = is_math(m.scalar) || pow
@@ -183,6 +201,7 @@ class StepWriter {
   }
 
   const std::string prefix_;
+  const bool own_flags_;
   std::vector<Known> current_;
   std::string* text_ = nullptr;
   int count_ = 0;
@@ -193,7 +212,7 @@ class StepWriter {
 // A value is read before the loop, an input at the top of its body, outputs are stored at its end.
 class TileWriter : StepWriter {
  public:
-  explicit TileWriter(const TilePlan& plan) : StepWriter(plan, "") {}
+  explicit TileWriter(const TilePlan& plan) : StepWriter(plan, "", true) {}
 
   std::string function(std::string_view name) {
     write_loop(body_);
@@ -230,7 +249,7 @@ class TileWriter : StepWriter {
 class StageWriter : StepWriter {
  public:
   StageWriter(const RowKernel& kernel, size_t stage)
-      : StepWriter(kernel.plans[stage], fmt::format("a{}", stage)),
+      : StepWriter(kernel.plans[stage], fmt::format("a{}", stage), true),
         p_(kernel.program),
         stage_(p_.stages[stage]),
         compute_(type_of(p_.compute)) {}
@@ -350,7 +369,7 @@ class StageWriter : StepWriter {
 class NamedWriter : StepWriter {
  public:
   NamedWriter(const TilePlan& plan, std::string prefix, BlockNames& names)
-      : StepWriter(plan, std::move(prefix)), names_(names) {}
+      : StepWriter(plan, std::move(prefix), false), names_(names) {}
 
   BlockText text() {
     BlockText t;

@@ -13,6 +13,14 @@ namespace tandem {
 /// 0, 1.
 struct Epilogue {
   void (*run)(const Epilogue&, int64_t row0, int64_t row1, int64_t column0, int64_t column1);
+  /// Where nothing else reads output 0 (else nullptr): the same for whole rows that lie at `block`,
+  /// one after the other. The kernel need not write output 0 then.
+  void (*run_at)(const Epilogue&, const void* block, int64_t row0, int64_t row1) = nullptr;
+
+  /// Of whole rows, which lie at `block`: that is in output 0, or anywhere if there is run_at.
+  void run_block(const void* block, int64_t row0, int64_t row1, int64_t columns) const {
+    run_at ? run_at(*this, block, row0, row1) : run(*this, row0, row1, 0, columns);
+  }
 };
 
 enum class EpilogueKind : uint8_t { none, blocks, ranges };

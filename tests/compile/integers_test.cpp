@@ -6,6 +6,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/compile/program/use_def.h"
 #include "tandem/graph/apply.h"
+#include "tandem/ops/matmul/integer_depthwise.h"
 #include "tandem/ops/matmul/integer_winograd.h"
 #include "tests/compile/helpers.h"
 
@@ -109,6 +110,48 @@ TEST(Integers, TransformedTiles) {
       return conv_integer(v, held_codes(weight), {}, {}, padded);
     };
     expect_same_integers(f, most, op, 1);
+  }
+}
+
+// A kernel for each channel: sizes with loops of their own and others, channels that no block
+// divides, padding on all sides, both signs, zero points of both operands, extremes of codes.
+TEST(Integers, Depthwise) {
+  manual_seed(20);
+  const bool taken = has_own_kernel(op::integer_depthwise_conv, Device());
+  struct Case {
+    Shape x, w;
+    IntList stride, before, after;
+    DType t, weight;
+  };
+  for (const Case& c :
+       {Case{{1, 32, 9, 14}, {32, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::u8, DType::i8},
+        Case{{2, 40, 12, 15}, {40, 1, 3, 3}, {2, 2}, {0, 1}, {1, 1}, DType::i8, DType::u8},
+        Case{{1, 17, 11, 13}, {17, 1, 5, 5}, {1, 1}, {2, 2}, {2, 2}, DType::i8, DType::i8},
+        Case{{1, 48, 13, 21}, {48, 1, 5, 5}, {2, 2}, {2, 1}, {2, 3}, DType::u8, DType::u8},
+        Case{{1, 16, 8, 9}, {16, 1, 7, 2}, {3, 3}, {4, 1}, {3, 2}, DType::u8, DType::i8},
+        Case{{3, 33, 2, 1}, {33, 1, 4, 3}, {1, 1}, {2, 2}, {2, 2}, DType::i8, DType::i8}}) {
+    const int64_t channels = c.x[1].value();
+    const Tensor weight = some_bytes(c.w, c.weight),
+                 bias = randint(-900, 900, {channels, 1, 1}).to(DType::i32),
+                 points = some_bytes({channels}, c.weight);
+    const ConvAttrs a{c.stride, c.before, {1, 1}, channels, c.after, {}};
+    for (const int64_t point : {0, c.t == DType::u8 ? 255 : -128, 9}) {
+      SCOPED_TRACE(fmt::format("{} by {}, zero point {}", c.x.to_string(), c.w.to_string(), point));
+      const Tensor zero = full({}, point, c.t);
+      const auto f = [&](const Tensor& v) {
+        return conv_integer(v, held_codes(weight), held_codes(zero),
+                            point == 9 ? held_codes(points) : Tensor(), a) +
+               held_codes(bias);
+      };
+      expect_same_integers(f, some_bytes(c.x, c.t), op::integer_depthwise_conv, taken ? 1 : 0);
+    }
+  }
+  for (const int64_t code : {127, -128}) {
+    const ConvAttrs a{{1, 1}, {2, 2}, {1, 1}, 16, {2, 2}, {}};
+    const Tensor weight = full({16, 1, 5, 5}, code, DType::i8);
+    const auto f = [&](const Tensor& v) { return conv_integer(v, held_codes(weight), {}, {}, a); };
+    expect_same_integers(f, full({1, 16, 6, 9}, 255, DType::u8), op::integer_depthwise_conv,
+                         taken ? 1 : 0);
   }
 }
 

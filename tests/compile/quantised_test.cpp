@@ -2,6 +2,7 @@
 // Convolutions and matmuls between dequantize_linear and quantize_linear become integer ones; codes
 // are those of eager code, or one off where a value lies half-way.
 #include "tandem/ops/matmul/integer.h"
+#include "tandem/ops/matmul/integer_depthwise.h"
 #include "tandem/ops/matmul/integer_winograd.h"
 #include "tandem/ops/pointwise/quantize.h"
 #include "tests/compile/helpers.h"
@@ -41,10 +42,12 @@ void expect_integers(const F& f, const Tensor& x, int convs, int matmuls) {
   auto same = compile([&](Tensor v) { return f(v); });
   EXPECT_TRUE(same_bits(same(x), want));
   EXPECT_EQ(count_ops(same.executable(), op::packed_integer_conv), 0);
+  EXPECT_EQ(count_ops(same.executable(), op::integer_depthwise_conv), 0);
   auto fast = compile([&](Tensor v) { return f(v); }, {.same_bits = false});
   const Tensor got = fast(x);
   EXPECT_EQ(count_ops(fast.executable(), op::packed_integer_conv) +
-                count_ops(fast.executable(), op::integer_winograd_conv),
+                count_ops(fast.executable(), op::integer_winograd_conv) +
+                count_ops(fast.executable(), op::integer_depthwise_conv),
             convs)
       << fast.executable()->to_string();
   EXPECT_EQ(count_ops(fast.executable(), op::packed_integer_matmul), matmuls);
@@ -68,6 +71,22 @@ TEST(Quantised, Convolutions) {
     };
     expect_integers(f, randn({2, 3, 16, 12}) * 3.0, 3, 0);
   }
+}
+
+// The block of a MobileNet; the sums between 1x1 and depthwise convolutions are also read twice.
+TEST(Quantised, DepthwiseConvolutions) {
+  manual_seed(34);
+  const bool taken = has_own_kernel(op::integer_depthwise_conv, Device());
+  const Weight a({48, 24, 1, 1}, 48, kStep), b({48, 1, 3, 3}, 48, kStep),
+      c({24, 48, 1, 1}, 24, kStep);
+  const auto f = [&](const Tensor& x) {
+    const Tensor start = decoded(coded(x));
+    Tensor y = clamp(conv2d(start, a.weight(0), a.bias_of()), 0, 6);
+    y = clamp(conv2d(decoded(coded(y)), b.weight(0), b.bias_of(), 1, 1, 1, 48), 0, 6);
+    y = decoded(coded(conv2d(decoded(coded(y)), c.weight(0), c.bias_of())));
+    return coded(y + start);
+  };
+  expect_integers(f, randn({2, 24, 17, 13}) * 3.0, taken ? 3 : 2, 0);
 }
 
 TEST(Quantised, Matmuls) {

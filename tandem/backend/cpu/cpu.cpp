@@ -112,6 +112,7 @@ void register_cpu_backend() {
   detail::register_packed_kernels();
   detail::register_integer_kernels();
   detail::register_integer_winograd();
+  detail::register_integer_depthwise();
   detail::register_nbits_kernels();
   detail::register_pool_kernels();
   detail::register_resample_kernels();

@@ -31,6 +31,8 @@ void register_packed_kernels();
 void register_integer_kernels();
 /// For the rows in ops/matmul/integer_winograd.h.
 void register_integer_winograd();
+/// For the rows in ops/matmul/integer_depthwise.h.
+void register_integer_depthwise();
 /// For the row in ops/matmul/nbits.h.
 void register_nbits_kernels();
 void register_pool_kernels();

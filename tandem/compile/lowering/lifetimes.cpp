@@ -27,6 +27,16 @@ void find_lifetimes(Lowered& l) {
       if (o != kNone) both(l.places[static_cast<size_t>(o)].buffer);
     if (s.scratch != kNone) both(s.scratch);
   }
+  for (size_t k = 0; k + 1 < l.steps.size(); ++k) {
+    if (!has_epilogue(l, k)) continue;
+    Step& loop = l.steps[k + 1];
+    const int made = l.steps[k].out[0], buffer = l.places[static_cast<size_t>(made)].buffer;
+    const Block& b = l.buffers[static_cast<size_t>(buffer)];
+    loop.alone = b.base == Base::arena && b.last == static_cast<int>(k) + 1;
+    for (const StepInput& x : loop.in)
+      if (x.place != kNone && x.place != made)
+        loop.alone = loop.alone && l.places[static_cast<size_t>(x.place)].buffer != buffer;
+  }
 }
 
 }  // namespace tandem::compiler

@@ -66,6 +66,7 @@ struct Step {
   int together = 1;     ///< this and the next ones (loops that do not meet) run in one region
   bool inside = false;  ///< a loop that the step before runs on each block of its result
   bool ranges = false;  ///< ... where blocks are ranges of memory
+  bool alone = false;   ///< ... and which is the only one that reads it
 };
 
 struct Lowered {

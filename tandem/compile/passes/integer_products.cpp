@@ -28,11 +28,11 @@ struct Dequantised {
 
 class Products {
  public:
-  explicit Products(Rewrite& r) : r_(r), root_(r.root()) {}
+  Products(Rewrite& r, const PerValue<char>& stable) : r_(r), stable_(stable), root_(r.root()) {}
 
   void conv() {
     const auto& a = *static_cast<const ConvAttrs*>(root_.attrs.get());
-    if (a.groups != 1 || r_.spec(root_.in[0].value).rank() != 4 || !find(0)) return;
+    if (r_.spec(root_.in[0].value).rank() != 4 || !find(0) || (a.groups != 1 && !packs(a))) return;
     for (const Dim d : a.dilation)
       if (d != Dim(1)) return;
     const ValueId sum = r_.emit().emit(op::conv_integer, fields<ConvAttrs>(), &a,
@@ -56,6 +56,13 @@ class Products {
     return t == DType::u8 || t == DType::i8;
   }
   bool is_one(ValueId v) const { return r_.spec(v).shape.numel() == Dim(1); }
+  bool stays(ValueId v) const { return v == kNone || (v.index() < stable_.size() && stable_[v]); }
+  // Is there a packed form for the groups? No kernel takes them without one.
+  bool packs(const ConvAttrs& a) const {
+    return stays(w_->codes) && stays(w_->zero) && !stays(x_->codes) &&
+           takes_depthwise_codes(r_.program(), a, r_.spec(x_->codes).shape,
+                                 r_.spec(w_->codes).shape);
+  }
 
   // Operands as codes; the outputs are along `axis` of the weight.
   bool find(int axis) {
@@ -110,6 +117,7 @@ class Products {
   }
 
   Rewrite& r_;
+  const PerValue<char>& stable_;
   const Instr& root_;
   std::optional<Dequantised> x_, w_;
   int64_t columns_ = 0;
@@ -142,17 +150,17 @@ void round_once(Rewrite& r) {
            std::initializer_list<ValueId>{y, root.in[1].value, operand(root, 2)});
 }
 
-std::vector<Rule> rules() {
+std::vector<Rule> rules(const PerValue<char>& stable) {
   const auto rounded = [](Pattern codes) {
     return row(op::dequantize_linear, {std::move(codes).as("codes")}).once().as("inner");
   };
   return {
-      {row(op::conv, {any(), any()}), [](Rewrite& r) { Products(r).conv(); }},
-      {row(op::linear, {any(), any()}), [](Rewrite& r) { Products(r).matmul(0, true); }},
+      {row(op::conv, {any(), any()}), [&](Rewrite& r) { Products(r, stable).conv(); }},
+      {row(op::linear, {any(), any()}), [&](Rewrite& r) { Products(r, stable).matmul(0, true); }},
       {row(op::matmul, {any(), any()}),
-       [](Rewrite& r) {
+       [&](Rewrite& r) {
          const auto& a = *static_cast<const MatmulAttrs*>(r.root().attrs.get());
-         if (!a.trans_a) Products(r).matmul(a.trans_b ? 0 : 1, a.trans_b);
+         if (!a.trans_a) Products(r, stable).matmul(a.trans_b ? 0 : 1, a.trans_b);
        }},
       {row(op::quantize_linear,
            {row(op::max_pool, {rounded(row(op::quantize_linear, {any()}).once())})
@@ -171,8 +179,8 @@ std::vector<Rule> rules() {
 
 void integer_products(Program& p) {
   if (!p.inference || !has_own_kernel(op::packed_integer_conv, p.device)) return;
-  static const std::vector<Rule> kRules = rules();
-  Rewriter(p).run(kRules);
+  const PerValue<char> stable = stable_values(p, p.weights_stay);
+  Rewriter(p).run(rules(stable));
 }
 
 }  // namespace tandem::compiler

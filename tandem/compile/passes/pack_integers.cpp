@@ -8,6 +8,7 @@
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/graph/apply.h"
 #include "tandem/ops/matmul/integer.h"
+#include "tandem/ops/matmul/integer_depthwise.h"
 #include "tandem/ops/matmul/integer_winograd.h"
 #include "tandem/ops/pointwise/pointwise.h"
 
@@ -80,7 +81,8 @@ class IntegerPacking {
   void conv(Rewrite& r) const {
     const ValueId x = r.value("x"), w = r.value("w");
     const auto& a = *static_cast<const ConvAttrs*>(r.root().attrs.get());
-    if (!fits(r) || r.spec(x).rank() != 4 || a.groups != 1) return;
+    if (!fits(r) || r.spec(x).rank() != 4) return;
+    if (a.groups != 1 && !takes_depthwise_codes(p_, a, r.spec(x).shape, r.spec(w).shape)) return;
     PackedAttrs p;
     p.columns = r.emit().size(w, 0);
     for (int d = 0; d < 2; ++d) {
@@ -91,7 +93,16 @@ class IntegerPacking {
       p.padding_end.push_back(a.padding_end[d]);
     }
     const ValueId image = r.emit().permute(x, {0, 2, 3, 1});
-    r.replace(r.emit().permute(use(r, op::packed_integer_conv, image, p), {0, 3, 1, 2}));
+    const ValueId y =
+        a.groups != 1 ? depthwise(r, image, p) : use(r, op::packed_integer_conv, image, p);
+    r.replace(r.emit().permute(y, {0, 3, 1, 2}));
+  }
+
+  ValueId depthwise(Rewrite& r, ValueId image, const PackedAttrs& p) const {
+    const ValueId packed = r.emit().emit(op::pack_integer_depthwise, nullptr, nullptr,
+                                         {r.value("w"), operand(r.root(), 3)});
+    return r.emit().emit(op::integer_depthwise_conv, fields<PackedAttrs>(), &p,
+                         {image, packed, operand(r.root(), 2)});
   }
 
   const Program& p_;
@@ -116,12 +127,26 @@ void take_bias(Rewrite& r) {
 
 }  // namespace
 
+bool takes_depthwise_codes(const Program& p, const ConvAttrs& a, const Shape& x, const Shape& w) {
+  constexpr int64_t kMostKernelRows = 15;
+  const int64_t channels = w[0].value();
+  if (!has_own_kernel(op::integer_depthwise_conv, p.device) || x.rank() != 4 ||
+      a.groups != channels || w[1].value() != 1 || x[1].value() != channels ||
+      channels < kIntegerDepthwiseBlock || w[2].value() > kMostKernelRows ||
+      a.stride[0] != a.stride[1])
+    return false;
+  for (int d = 0; d < 2; ++d)
+    if (a.dilation[d].value() != 1 || a.padding[d].value() < 0 || a.padding_end[d].value() < 0)
+      return false;
+  return true;
+}
+
 void take_integer_biases(Program& p) {
   if (!p.inference) return;
-  const Pattern sums =
-      one_of({&op::packed_integer_matmul, &op::packed_integer_conv, &op::integer_winograd_conv})
-          .read(1)
-          .as("y");
+  const Pattern sums = one_of({&op::packed_integer_matmul, &op::packed_integer_conv,
+                               &op::integer_winograd_conv, &op::integer_depthwise_conv})
+                           .read(1)
+                           .as("y");
   Rewriter(p).run({{row(op::add, {sums, any("b")}).any_order(), take_bias}});
 }
 

@@ -6,6 +6,7 @@
 #include "tandem/compile/program/program.h"
 #include "tandem/graph/epilogue.h"
 #include "tandem/graph/run/kernel_choice.h"
+#include "tandem/ops/conv/conv.h"
 
 namespace tandem::compiler {
 
@@ -32,6 +33,9 @@ void pack_weights(Program& p);
 bool transformed_tiles_pay(const Shape& y, int64_t channels, int64_t out);
 /// The same for matmuls and convolutions of 8-bit integers.
 void pack_integers(Program& p);
+/// Whether pack_integers() has a form for a convolution of codes x [n, c, h, w] with groups, whose
+/// weight w and its zero point stay.
+bool takes_depthwise_codes(const Program& p, const ConvAttrs& a, const Shape& x, const Shape& w);
 /// Integers that are added to each column of their sums go into them.
 void take_integer_biases(Program& p);
 /// What stands between packed convolutions works channels-last too.

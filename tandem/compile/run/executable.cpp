@@ -113,12 +113,19 @@ struct LoopEpilogue : Epilogue {
   int n_in = 0, n_out = 0;
   int64_t rows = 0, columns = 0;
   bool ranges = false;
+  const void* result = nullptr;  ///< output 0 of the step before
 
+  static void run_rows_at(const Epilogue& e, const void* at, int64_t row0, int64_t row1) {
+    const auto& loop = static_cast<const LoopEpilogue&>(e);
+    loop.block(row0, row1, 0, loop.columns, at);
+  }
   static void run_block(const Epilogue& e, int64_t row0, int64_t row1, int64_t column0,
                         int64_t column1) {
     static_cast<const LoopEpilogue&>(e).block(row0, row1, column0, column1);
   }
-  void block(int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
+  /// `at`: where the rows of the result lie, if not in its place.
+  void block(int64_t row0, int64_t row1, int64_t column0, int64_t column1,
+             const void* at = nullptr) const {
     const codegen::JitScope compiled_loops;
     const int64_t shape[2] = {row1 - row0, column1 - column0};
     const bool whole = shape[1] == columns;
@@ -133,8 +140,10 @@ struct LoopEpilogue : Epilogue {
           s = {1, 1};
         else
           as_matrix(a, rows, columns, s[0], s[1]);
-        a.data =
-            a.as<char>() + (row0 * s[0] + column0 * s[1]) * static_cast<int64_t>(size_of(a.dtype));
+        a.data = at && k < n_in && a.data == result
+                     ? const_cast<void*>(at)
+                     : a.as<char>() +
+                           (row0 * s[0] + column0 * s[1]) * static_cast<int64_t>(size_of(a.dtype));
         a.shape = shape;
         a.strides = s.data();
         a.rank = 2;
@@ -215,6 +224,8 @@ void Executable::run_with_loop(Frame& f, size_t k, const KernelCall& call) const
   epilogue.ranges = loop.ranges;
   epilogue.columns = loop.ranges ? 1 : out.shape[out.rank - 1];
   epilogue.rows = out.numel / epilogue.columns;
+  epilogue.result = out.data;
+  if (loop.alone && !loop.ranges) epilogue.run_at = LoopEpilogue::run_rows_at;
   static_cast<const EpiloguePlan*>(s.plan.get())->run_with(call, epilogue);
 }
 

@@ -35,9 +35,10 @@ const IntegerLoops* best_loops() {
 }
 
 constexpr double kUnitProducts = 4e6;
-constexpr int64_t kFewRows = 8;      ///< per worker: fewer are split by panels
-constexpr int64_t kPanelGroup = 4;   ///< most panels of one unit of work
-constexpr int64_t kUnitSums = 4096;  ///< of few rows more panels: each unit runs an epilogue
+constexpr int64_t kFewRows = 8;       ///< per worker: fewer are split by panels
+constexpr int64_t kPanelGroup = 4;    ///< most panels of one unit of work
+constexpr int64_t kUnitSums = 4096;   ///< of few rows more panels: each unit runs an epilogue
+constexpr int64_t kMostSums = 65536;  ///< of a unit's rows: they stay in the cache for the epilogue
 constexpr double kProductsPerThread = 131072;
 constexpr double kWideProducts = 32e6;  ///< of one unit of wide tiles: each arranges the panels
 constexpr int64_t kWidePixels = 256;    ///< of one unit, that its panels are arranged for
@@ -120,6 +121,8 @@ struct IntegerPlan : EpiloguePlan {
   int64_t panel = 0;   ///< bytes of an arranged panel of a worker
   size_t weight = 0;   ///< bytes of the weight in scratch, before the rows
   size_t columns = 0;  ///< bytes of zero points or a bias in scratch, behind the weight
+  size_t sums = 0;     ///< bytes of a unit's sums, in scratch after all else
+  size_t sums_at = 0;
 };
 
 void run_with(const KernelCall& c, const Epilogue& e);
@@ -139,11 +142,13 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const double unit =
       wide ? std::max(kUnitProducts, std::min(kWideProducts, all / plan->workers)) : kUnitProducts;
   int64_t least = p.merged() ? 4 * integer_loops().rows / p.w + 1 : 1;
+  const int64_t most = wide ? p.h : std::clamp<int64_t>(kMostSums / (p.w * p.o + 1), 1, p.h);
   if (wide) least = std::min(kWidePixels / p.w + 1, (p.h + plan->workers - 1) / plan->workers);
-  const int64_t rows = plan->by_panels
-                           ? p.h
-                           : std::clamp<int64_t>(static_cast<int64_t>(unit / (p.products() + 1)),
-                                                 std::min(least, p.h), p.h);
+  const int64_t rows =
+      plan->by_panels
+          ? p.h
+          : std::clamp<int64_t>(std::min(static_cast<int64_t>(unit / (p.products() + 1)), most),
+                                std::min(least, p.h), p.h);
   plan->blocks = (p.h + rows - 1) / rows;
   if (p.n * plan->blocks % plan->workers != 0)
     plan->blocks = std::min(even_units(plan->blocks, plan->workers), p.h);
@@ -157,6 +162,11 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
                     static_cast<size_t>(plan->panel) * static_cast<size_t>(plan->workers) +
                     sizeof(int16_t) * static_cast<size_t>(plan->part) *
                         static_cast<size_t>(plan->by_panels ? p.n : plan->workers);
+  if (!plan->by_panels) {
+    const int64_t sums = (p.h + plan->blocks - 1) / plan->blocks * p.w * p.o;
+    plan->sums = whole_lines(static_cast<size_t>(sums) * sizeof(int32_t));
+    plan->sums_at = take_lines(plan->workspace, plan->sums * static_cast<size_t>(plan->workers));
+  }
   plan->run_with = run_with;
   return plan;
 }
@@ -233,6 +243,7 @@ struct Operands {
   const int32_t* sums = nullptr;                   ///< of each window, beside zero
   char* panels = nullptr;                          ///< where workers arrange theirs
   int64_t panel = 0;                               ///< bytes of one
+  char* own_sums = nullptr;                        ///< of the workers, in place of y
 };
 
 constexpr int64_t kNearPairs = 256;  ///< of a panel: 16 KB of 8 bits stay in the first-level cache
@@ -425,8 +436,10 @@ void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, T* 
     Operands own = op;
     const Sums sums = sums_of(p, op, copy, h1 - h0);
     own.sums = sums.data();
-    multiply(p, own, copy, h1 - h0, 0, p.panels(), op.y + row * p.o, worker);
-    if (op.epilogue) op.epilogue->run(*op.epilogue, row, (n * p.h + h1) * p.w, 0, p.o);
+    int32_t* y = op.own_sums ? reinterpret_cast<int32_t*>(op.own_sums + worker * plan.sums)
+                             : op.y + row * p.o;
+    multiply(p, own, copy, h1 - h0, 0, p.panels(), y, worker);
+    if (op.epilogue) op.epilogue->run_block(y, row, (n * p.h + h1) * p.w, p.o);
   });
 }
 
@@ -520,6 +533,7 @@ void run_integer(const KernelCall& c, const Epilogue* e) {
               c.out[0].as<int32_t>(),
               e};
   char* scratch = static_cast<char*>(c.scratch) + plan.weight;
+  if (e && e->run_at && !plan.by_panels) op.own_sums = static_cast<char*>(c.scratch) + plan.sums_at;
   if (const Array* b = packed ? operand(c, 3) : nullptr) {
     auto* own = reinterpret_cast<int32_t*>(scratch);
     for (int64_t j = 0; j < p.o; ++j) own[j] = b->as<int32_t>()[j * b->strides[b->rank - 1]];

@@ -59,10 +59,16 @@ struct TileSizes {
   }
 };
 
+// The first row of outputs that belongs to a band.
+int64_t first_row(const TileSizes& s, int64_t band) {
+  const int64_t n = band / s.tiles_h, r = band % s.tiles_h * kOut;
+  return (n * s.out_h + r) * s.out_w;
+}
+
 struct TilePlan : EpiloguePlan {
   int workers = 1;
-  int64_t units = 1;  ///< of bands; 0: workers share all tiles, then panels
-  size_t v = 0, m = 0, bias = 0;
+  int64_t units = 1;                        ///< of bands; 0: workers share all tiles, then panels
+  size_t v = 0, m = 0, bias = 0, sums = 0;  ///< bytes: of a worker but for the bias
 };
 
 void run_tiles_with(const KernelCall& c, const Epilogue& e);
@@ -83,7 +89,8 @@ std::shared_ptr<const Plan> prepare_tiles(const KernelCall& c) {
     plan->units = std::min(even_units((s.bands() + most - 1) / most, plan->workers), s.bands());
     const int64_t bands = (s.bands() + plan->units - 1) / plan->units;
     plan->v = s.v_bytes(bands), plan->m = s.m_bytes(bands);
-    plan->workspace = plan->bias + (plan->v + plan->m) * workers;
+    plan->sums = whole_lines(static_cast<size_t>(bands * kOut * s.out_w * s.o) * sizeof(int32_t));
+    plan->workspace = plan->bias + (plan->v + plan->m + plan->sums) * workers;
   }
   plan->run_with = run_tiles_with;
   return plan;
@@ -92,15 +99,16 @@ std::shared_ptr<const Plan> prepare_tiles(const KernelCall& c) {
 // Bands first..first + bands - 1, with the room for their transformed tiles.
 class TileBands {
  public:
+  /// y: the first output of the first band.
   TileBands(const KernelCall& c, const TileSizes& s, const int32_t* bias, int64_t first,
-            int64_t bands, char* v)
+            int64_t bands, char* v, int32_t* y)
       : s_(s),
         loops_(*integer_winograd_loops()),
         x_(c.in[0]),
         zero_(integer_zero(c.n_in > 2 && c.in[2].present() ? &c.in[2] : nullptr, 0)),
         w_(c.in[1].as<int16_t>()),
         bias_(bias),
-        y_(c.out[0].as<int32_t>()),
+        y_(y),
         first_(first),
         tiles_(bands * s.tiles_w),
         v_(reinterpret_cast<int16_t*>(v)) {}
@@ -144,7 +152,8 @@ class TileBands {
       out.m = m + t * kPackedPanel;
       out.rows = static_cast<int>(std::min(kOut, s_.out_h - p.h));
       out.columns = static_cast<int>(std::min(kOut, s_.out_w - p.w));
-      out.y = y_ + ((p.n * s_.out_h + p.h) * s_.out_w + p.w) * s_.o + panel * kPackedPanel;
+      const int64_t pixel = (p.n * s_.out_h + p.h) * s_.out_w + p.w - first_row(s_, first_);
+      out.y = y_ + pixel * s_.o + panel * kPackedPanel;
       loops_.out(out);
     }
   }
@@ -173,12 +182,6 @@ class TileBands {
   int16_t* v_;
 };
 
-// The first row of outputs that belongs to a band.
-int64_t first_row(const TileSizes& s, int64_t band) {
-  const int64_t n = band / s.tiles_h, r = band % s.tiles_h * kOut;
-  return (n * s.out_h + r) * s.out_w;
-}
-
 void run_tiles(const KernelCall& c, const Epilogue* e) {
   const auto& plan = *static_cast<const TilePlan*>(c.plan);
   const TileSizes s(c);
@@ -192,16 +195,19 @@ void run_tiles(const KernelCall& c, const Epilogue* e) {
   if (plan.units > 0) {
     share_units(plan.workers, plan.units, [&](size_t worker, int64_t u) {
       const int64_t b0 = s.bands() * u / plan.units, b1 = s.bands() * (u + 1) / plan.units;
-      char* v = scratch + worker * (plan.v + plan.m);
-      const TileBands bands(c, s, bias, b0, b1 - b0, v);
+      char* v = scratch + worker * (plan.v + plan.m + plan.sums);
+      const int64_t row = first_row(s, b0);
+      int32_t* y = e && e->run_at ? reinterpret_cast<int32_t*>(v + plan.v + plan.m)
+                                  : c.out[0].as<int32_t>() + row * s.o;
+      const TileBands bands(c, s, bias, b0, b1 - b0, v, y);
       bands.transform(0, bands.tiles());
       for (int64_t panel = 0; panel < s.panels(); ++panel)
         bands.multiply(panel, reinterpret_cast<int32_t*>(v + plan.v));
-      if (e) e->run(*e, first_row(s, b0), first_row(s, b1), 0, s.o);
+      if (e) e->run_block(y, row, first_row(s, b1), s.o);
     });
     return;
   }
-  const TileBands all(c, s, bias, 0, s.bands(), scratch);
+  const TileBands all(c, s, bias, 0, s.bands(), scratch, c.out[0].as<int32_t>());
   share_units(plan.workers, s.bands(),
               [&](size_t, int64_t u) { all.transform(u * s.tiles_w, (u + 1) * s.tiles_w); });
   share_units(plan.workers, s.panels(), [&](size_t worker, int64_t panel) {

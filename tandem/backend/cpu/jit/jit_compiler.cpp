@@ -29,6 +29,7 @@ std::vector<std::string> flags_of() {
                                     "-w",
                                     "-fPIC",
                                     "-fno-math-errno",
+                                    "-fno-trapping-math",  // or comparisons stay branches
                                     "-shared",
                                     "-nostartfiles",
                                     "-fno-strict-aliasing",
