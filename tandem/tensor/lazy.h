@@ -28,7 +28,7 @@ TD_API void set_materializer(Materializer m);
 /// Whether t's elements can be read now. Computes pending values.
 TD_API bool make_readable(TensorImpl& t, SourceLocation loc = {});
 inline bool readable(const Tensor& t, SourceLocation loc = {}) {
-  return make_readable(*t.impl(), loc);
+  return !t.defined() || make_readable(*t.impl(), loc);
 }
 
 }  // namespace tandem::detail
