@@ -25,10 +25,10 @@ TD_API void compute_in_place(TensorImpl& t);
 /// Computes the bytes of `t`; false if it cannot have any (a value of a plain trace).
 using Materializer = bool (*)(TensorImpl& t, SourceLocation loc);
 TD_API void set_materializer(Materializer m);
-/// Whether t's elements can be read now. Computes pending values.
+/// Whether t's elements can be read now. Computes pending values. Throws if t is undefined.
 TD_API bool make_readable(TensorImpl& t, SourceLocation loc = {});
 inline bool readable(const Tensor& t, SourceLocation loc = {}) {
-  return !t.defined() || make_readable(*t.impl(), loc);
+  return (!t.is_symbolic() && !deferred_of(*t.impl())) || make_readable(*t.impl(), loc);
 }
 
 }  // namespace tandem::detail
