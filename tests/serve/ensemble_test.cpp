@@ -75,16 +75,19 @@ TEST(EnsembleModel, AGraphAnswersLikeItsModelsInTurn) {
     EXPECT_EQ(field_of(steps[0], 1), "last");
     EXPECT_EQ(field_of(fields_of(steps[0], 3)[1], 2), "flags");
   }
-  // What a step did is counted with its model, and with the ensemble.
+  // What a step did is counted with its model, and with the ensemble. Two rows of a request are one
+  // run or, where the warm-up found that to be faster, two.
   const std::string stats = server.get("/v2/models/half/stats").body;
-  EXPECT_TRUE(has(stats, "\"execution_count\":2")) << stats;
+  EXPECT_TRUE(has(stats, "\"inference_count\":3")) << stats;
   const std::string metrics = server.get("/metrics").body;
+  const auto two_or_three = [&](const std::string& name) {
+    return has(metrics, name + " 2\n") || has(metrics, name + " 3\n");
+  };
   EXPECT_TRUE(
-      has(metrics,
-          "tandem_ensemble_step_seconds_count{ensemble=\"a_graph\",step=\"3\",model=\"last\","
-          "version=\"1\"} 2"))
+      two_or_three("tandem_ensemble_step_seconds_count{ensemble=\"a_graph\",step=\"3\",model="
+                   "\"last\",version=\"1\"}"))
       << metrics;
-  EXPECT_TRUE(has(metrics, "tandem_runs_total{model=\"count\",version=\"1\"} 2"));
+  EXPECT_TRUE(two_or_three("tandem_runs_total{model=\"count\",version=\"1\"}")) << metrics;
 }
 
 TEST(EnsembleModel, RowsHaveTheBitsThatTheyHaveAlone) {
