@@ -128,11 +128,10 @@ void take_bias(Rewrite& r) {
 }  // namespace
 
 bool takes_depthwise_codes(const Program& p, const ConvAttrs& a, const Shape& x, const Shape& w) {
-  constexpr int64_t kMostKernelRows = 15;
   const int64_t channels = w[0].value();
   if (!has_own_kernel(op::integer_depthwise_conv, p.device) || x.rank() != 4 ||
       a.groups != channels || w[1].value() != 1 || x[1].value() != channels ||
-      channels < kIntegerDepthwiseBlock || w[2].value() > kMostKernelRows ||
+      channels < kIntegerDepthwiseBlock || w[2].value() > kIntegerDepthwiseRows ||
       a.stride[0] != a.stride[1])
     return false;
   for (int d = 0; d < 2; ++d)

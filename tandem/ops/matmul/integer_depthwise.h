@@ -9,6 +9,8 @@ namespace tandem {
 
 /// Channels of one block of the packed weight, and the elements of a pair of taps in it.
 inline constexpr int64_t kIntegerDepthwiseBlock = 16;
+/// Most rows of a kernel.
+inline constexpr int64_t kIntegerDepthwiseRows = 15;
 inline constexpr int64_t kIntegerDepthwiseLine = 2 * kIntegerDepthwiseBlock;
 
 namespace op {

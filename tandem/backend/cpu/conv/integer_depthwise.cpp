@@ -15,7 +15,7 @@
 namespace tandem::detail {
 namespace {
 
-constexpr int kMostRows = 16;             ///< of a kernel
+constexpr int64_t kRows = kIntegerDepthwiseRows + 1;  ///< of a kernel, in pairs
 constexpr int64_t kUnitElements = 16384;  ///< of the result, between two calls of an epilogue
 
 struct CodesPlan : EpiloguePlan {
@@ -65,7 +65,7 @@ void take_zero(const KernelCall& c, int32_t zero, uint8_t* ones, int32_t* bias) 
   IntegerDepthwiseRow r = row_of(c);
   std::fill_n(bias, 2 * r.c, 0);
   if (zero != 0) {  // an output whose taps all lie outside, where all codes are 1
-    const uint8_t* rows[kMostRows] = {};
+    const uint8_t* rows[kRows] = {};
     std::fill_n(ones, r.c, uint8_t(1));
     r.rows = rows;
     r.outside = ones;
@@ -98,7 +98,7 @@ void run_depthwise(const KernelCall& c, const Epilogue* e) {
   std::fill_n(scratch, in_row, static_cast<uint8_t>(zero));
   const auto run_row = x.dtype == DType::i8 ? loops.row_i8 : loops.row_u8;
   share_units(plan.workers, x.shape[0] * plan.blocks, [&](size_t worker, int64_t u) {
-    const uint8_t* rows[kMostRows];
+    const uint8_t* rows[kRows];
     IntegerDepthwiseRow r = row_of(c);
     r.rows = rows;
     r.outside = scratch;
@@ -126,7 +126,7 @@ bool supports(const KernelCall& c) {
   const auto& a = c.get_attrs<PackedAttrs>();
   for (int i = 0; i < c.n_in; ++i)
     if (c.in[i].present() && (c.in[i].is_scalar || c.in[i].numel == 0)) return false;
-  return c.in[0].contiguous && c.in[1].contiguous && a.kernel[0].value() < kMostRows &&
+  return c.in[0].contiguous && c.in[1].contiguous && a.kernel[0].value() <= kIntegerDepthwiseRows &&
          a.stride[0].value() == a.stride[1].value();
 }
 EpilogueKind blocks(const KernelCall&) { return EpilogueKind::blocks; }
