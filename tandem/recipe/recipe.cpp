@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/recipe/recipe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

@@ -8,6 +8,7 @@
 #include "tandem/graph/apply.h"
 #include "tandem/ops/conv/pool.h"
 #include "tandem/ops/matmul/integer.h"
+#include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/pointwise/pointwise.h"
 #include "tandem/ops/pointwise/quantize.h"
 

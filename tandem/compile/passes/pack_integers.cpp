@@ -11,6 +11,7 @@
 #include "tandem/ops/matmul/integer_depthwise.h"
 #include "tandem/ops/matmul/integer_winograd.h"
 #include "tandem/ops/pointwise/pointwise.h"
+#include "tandem/ops/view/create.h"
 
 namespace tandem::compiler {
 namespace {
