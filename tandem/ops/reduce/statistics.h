@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order statistics, histograms and covariances, with PyTorch's names, arguments and tie rules. All
-// are composed of sort, gather and sums, so gradients go where PyTorch's go.
+// Order statistics, histograms and covariances, with PyTorch's names, arguments and tie rules.
+// kthvalue and the medians are a row; the others are composed of sort, gather and sums. Gradients
+// go where PyTorch's go.
 #pragma once
 
 #include <optional>
