@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands_internal.h"
@@ -18,38 +20,52 @@ namespace {
 
 std::atomic<bool> g_interrupted{false};
 
-// The known word nearest to `word`, or "".
+std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// What `app` knows (its commands and options) that is nearest to `word`, or "".
 std::string nearest(const CLI::App& app, const std::string& word) {
   std::string best;
-  size_t limit = std::max<size_t>(2, word.size() / 3) + 1;
+  size_t limit = std::max<size_t>(word.size() > 3 ? 2 : 1, word.size() / 3) + 1;
   auto look = [&](const std::string& name) {
     if (size_t d = edit_distance(word, name); d < limit) {
       limit = d;
       best = name;
     }
   };
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    look(verb->get_name());
-    for (const CLI::Option* o : verb->get_options())
-      for (const std::string& name : o->get_lnames()) look("--" + name);
-  }
+  for (const CLI::App* verb : verbs_of(app)) look(verb->get_name());
+  for (const CLI::Option* o : app.get_options())
+    for (const std::string& name : o->get_lnames()) look("--" + name);
   return best;
 }
 
 int usage(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
-  std::string verb = argc > 1 ? argv[1] : "";
-  bool unknown = !verb.empty() && verb[0] != '-';
-  for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; }))
-    unknown = unknown && known->get_name() != verb;
-  fmt::print(stderr, "tandem: {}\n",
-             unknown ? fmt::format("there is no command '{}'", verb) : std::string(e.what()));
+  const CLI::App* verb = &app;  // the command that the words before named
+  std::string path = "tandem", hints, unknown;
   for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
-    word = word.substr(0, word.find('='));
-    std::string near = nearest(app, word);
-    if (!near.empty() && near != word) fmt::print(stderr, "Did you mean `{}`?\n", near);
+    const std::string text = argv[i], word = text.substr(0, text.find('='));
+    const std::vector<const CLI::App*> verbs = verbs_of(*verb);
+    const auto known = std::find_if(verbs.begin(), verbs.end(),
+                                    [&](const CLI::App* v) { return v->get_name() == word; });
+    if (known != verbs.end()) {
+      verb = *known;
+      path += " " + word;
+      continue;
+    }
+    const bool option = word.starts_with("-");
+    const bool value = !option && (verbs.empty() || std::string_view(argv[i - 1]).starts_with("-"));
+    if (value) continue;
+    if (!option && verb == &app && unknown.empty()) unknown = word;
+    const std::string near = nearest(*verb, word);
+    if (!near.empty() && near != word) hints += fmt::format("Did you mean `{}`?\n", near);
   }
-  fmt::print(stderr, "`tandem --help` lists the commands.\n");
+  fmt::print(
+      stderr, "tandem: {}\n{}",
+      unknown.empty() ? std::string(e.what()) : fmt::format("there is no command '{}'", unknown),
+      hints);
+  fmt::print(stderr, "`{} --help` lists {}.\n", path,
+             verbs_of(*verb).empty() ? "its options" : "the commands");
   return 2;
 }
 

@@ -243,7 +243,7 @@ constinit const OpDef all_reduce_start_row =
             "read it.");
 constinit const OpDef all_reduce_wait_row = collective("all_reduce_wait")
                                                 .infer(same_infer)
-                                                .flag(kReuseFirst)
+                                                .flag(kReuseFirst | kWaits)
                                                 .doc("The sum that all_reduce_start has begun.");
 constinit const OpDef all_gather_row =
     collective("all_gather").infer(gather_infer).vjp(all_gather_vjp).doc("The ranks' x, stacked.");
@@ -297,7 +297,6 @@ void add_rows() {
       register_op(*row);
       register_kernel(DeviceKind::cpu, *row, {.supports = dense, .run = run});
     }
-    add_waiting_row(all_reduce_wait_row);
   });
 }
 

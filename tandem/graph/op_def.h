@@ -69,6 +69,9 @@ enum OpFlags : uint32_t {
   kFollowsLayout = 16384,  ///< images: its kernels read and write any order of dimensions
   kPackedMatmul = 32768,   ///< over a weight in packed form; takes epilogues, has PackedAttrs
   kPackedConv = 65536,     ///< the same for convolutions
+  kPackedSums = 131072,    ///< the same for sums of integers, which take a bias
+  kChannelsLast = 262144,  ///< its images have their channels last, whatever is around it
+  kWaits = 524288,         ///< needs what a row before has started: it runs as late as it can
 };
 
 using InferFn = void (*)(InferCall&);

@@ -42,6 +42,14 @@ TEST_F(Tool, UnknownWordsNameTheNearest) {
   r = tool("demo --epohs 3 2>&1");
   EXPECT_EQ(r.code, 2);
   EXPECT_TRUE(has(r.text, "--epochs")) << r.text;
+  EXPECT_TRUE(has(r.text, "`tandem demo --help` lists its options")) << r.text;
+  // Only what the command knows: `train` has no --n.
+  r = tool("train recipe.yaml -o x 2>&1");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_FALSE(has(r.text, "Did you mean")) << r.text;
+  r = tool("recipe referense 2>&1");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_TRUE(has(r.text, "`reference`")) << r.text;
 }
 
 TEST_F(Tool, DemoGivesJson) {

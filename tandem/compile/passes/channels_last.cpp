@@ -12,9 +12,6 @@
 #include "tandem/graph/apply.h"
 #include "tandem/graph/reduce_attrs.h"
 #include "tandem/ops/conv/pool.h"
-#include "tandem/ops/matmul/integer.h"
-#include "tandem/ops/matmul/integer_depthwise.h"
-#include "tandem/ops/matmul/integer_winograd.h"
 #include "tandem/ops/matmul/packed.h"
 #include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/view.h"
@@ -218,9 +215,7 @@ class ChannelsLast {
 
 void channels_last(Program& p) {
   for (const Instr& i : p.instrs)
-    if (i.op && (i.op->has(kPackedConv) || i.op == &op::packed_integer_conv ||
-                 i.op == &op::integer_winograd_conv || i.op == &op::integer_depthwise_conv))
-      return ChannelsLast(p).run();
+    if (i.op && i.op->has(kChannelsLast)) return ChannelsLast(p).run();
 }
 
 }  // namespace tandem::compiler

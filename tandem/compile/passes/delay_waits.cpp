@@ -7,12 +7,11 @@
 #include <numeric>
 
 #include "tandem/compile/passes/passes.h"
-#include "tandem/graph/run/started_work.h"
 
 namespace tandem::compiler {
 namespace {
 
-bool waits(const Instr& i) { return i.op && waits_for_started(*i.op); }
+bool waits(const Instr& i) { return i.op && i.op->has(kWaits); }
 
 // How many of the waits each instruction needs, a wait itself included.
 std::vector<int> waits_needed(const Program& p) {

@@ -143,10 +143,7 @@ bool takes_depthwise_codes(const Program& p, const ConvAttrs& a, const Shape& x,
 
 void take_integer_biases(Program& p) {
   if (!p.inference) return;
-  const Pattern sums = one_of({&op::packed_integer_matmul, &op::packed_integer_conv,
-                               &op::integer_winograd_conv, &op::integer_depthwise_conv})
-                           .read(1)
-                           .as("y");
+  const Pattern sums = with_flag(kPackedSums).read(1).as("y");
   Rewriter(p).run({{row(op::add, {sums, any("b")}).any_order(), take_bias}});
 }
 

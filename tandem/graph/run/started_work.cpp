@@ -2,7 +2,6 @@
 #include "tandem/graph/run/started_work.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -18,29 +17,7 @@ std::vector<Started>& started_here() {
   return all;
 }
 
-// Rows are added to it for ever; programs are compiled on any thread.
-struct WaitingRows {
-  std::mutex lock;
-  std::vector<const OpDef*> rows;
-  static WaitingRows& all() {
-    static WaitingRows& w = *new WaitingRows;
-    return w;
-  }
-};
-
 }  // namespace
-
-void add_waiting_row(const OpDef& row) {
-  WaitingRows& w = WaitingRows::all();
-  const std::lock_guard hold(w.lock);
-  w.rows.push_back(&row);
-}
-
-bool waits_for_started(const OpDef& row) {
-  WaitingRows& w = WaitingRows::all();
-  const std::lock_guard hold(w.lock);
-  return std::find(w.rows.begin(), w.rows.end(), &row) != w.rows.end();
-}
 
 void keep_started(const void* memory, std::unique_ptr<StartedWork> work) {
   started_here().push_back({memory, std::move(work)});

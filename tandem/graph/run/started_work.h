@@ -25,12 +25,6 @@ TD_API void keep_started(const void* memory, std::unique_ptr<StartedWork> work);
 /// Wait for what was started there; nothing where it has ended.
 TD_API void finish_started(const void* memory);
 
-struct OpDef;
-/// That row's kernels wait for what another row has started: programs compute first what does not
-/// need its result.
-TD_API void add_waiting_row(const OpDef& row);
-TD_API bool waits_for_started(const OpDef& row);
-
 /// Around the kernel calls of a program, inside the life of its memory: what they have started has
 /// ended when it ends.
 class TD_API StartedScope {

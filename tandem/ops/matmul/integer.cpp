@@ -268,10 +268,12 @@ constinit const OpDef pack_integer = index_row("pack_integer", {"w"}, nullptr)
                                          .flag(kNotDifferentiable | kWeightForm);
 constinit const OpDef packed_integer_matmul =
     sums("packed_integer_matmul", {"x", "w", "x_zero?", "b?", "w_zero?"}, fields<PackedAttrs>(),
-         packed_integer_matmul_infer, packed_integer_flops);
+         packed_integer_matmul_infer, packed_integer_flops)
+        .flag(kPackedSums);
 constinit const OpDef packed_integer_conv =
     sums("packed_integer_conv", {"x", "w", "x_zero?", "b?", "w_zero?"}, fields<PackedAttrs>(),
-         packed_integer_conv_infer, packed_integer_flops);
+         packed_integer_conv_infer, packed_integer_flops)
+        .flag(kPackedSums | kChannelsLast);
 }  // namespace op
 
 std::span<const OpDef* const> integer_rows() {

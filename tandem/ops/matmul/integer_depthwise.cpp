@@ -82,7 +82,7 @@ constinit const OpDef integer_depthwise_conv =
              {"x", "w", "x_zero?", "b?"}, fields<PackedAttrs>())
         .infer(integer_depthwise_infer)
         .flops(integer_depthwise_flops)
-        .flag(kNotDifferentiable);
+        .flag(kNotDifferentiable | kPackedSums | kChannelsLast);
 }  // namespace op
 
 }  // namespace tandem

@@ -88,7 +88,7 @@ constinit const OpDef integer_winograd_conv =
              {"x", "w", "x_zero?", "b?"}, fields<PackedAttrs>())
         .infer(integer_winograd_infer)
         .flops(integer_winograd_flops)
-        .flag(kNotDifferentiable);
+        .flag(kNotDifferentiable | kPackedSums | kChannelsLast);
 }  // namespace op
 
 }  // namespace tandem

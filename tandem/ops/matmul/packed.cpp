@@ -268,7 +268,7 @@ void read_bytes_reference(const KernelCall& c) {
 constexpr OpDef pack_row(const char* name, InferFn infer, ReferenceFn pack) {
   return index_row(name, {"w"}).infer(infer).reference(pack).flag(kNotDifferentiable | kWeightForm);
 }
-constexpr OpDef use_row(const char* name, OpFlags kind, InferFn infer, CostFn flops) {
+constexpr OpDef use_row(const char* name, uint32_t kind, InferFn infer, CostFn flops) {
   return contraction(name, {"x", "w", "b?", "r?"}, fields<PackedAttrs>())
       .infer(infer)
       .flops(flops)
@@ -296,11 +296,11 @@ constinit const OpDef pack_winograd =
 constinit const OpDef packed_matmul =
     use_row("packed_matmul", kPackedMatmul, packed_matmul_infer, packed_flops);
 constinit const OpDef packed_conv =
-    use_row("packed_conv", kPackedConv, packed_conv_infer, packed_flops);
+    use_row("packed_conv", kPackedConv | kChannelsLast, packed_conv_infer, packed_flops);
 constinit const OpDef depthwise_conv =
-    use_row("depthwise_conv", kPackedConv, depthwise_infer, depthwise_flops);
+    use_row("depthwise_conv", kPackedConv | kChannelsLast, depthwise_infer, depthwise_flops);
 constinit const OpDef winograd_conv =
-    use_row("winograd_conv", kPackedConv, winograd_infer, winograd_flops);
+    use_row("winograd_conv", kPackedConv | kChannelsLast, winograd_infer, winograd_flops);
 }  // namespace op
 
 }  // namespace tandem
