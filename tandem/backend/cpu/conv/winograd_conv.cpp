@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tandem/backend/cpu/conv/channel_loops.h"
+#include "tandem/backend/cpu/conv/winograd_tiling_internal.h"
 #include "tandem/backend/cpu/gemm/packed_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
@@ -17,19 +18,8 @@ constexpr int64_t kMatmuls = kWinogradIn * kWinogradIn;
 constexpr int64_t kBandBytes = 768 << 10;  ///< of transformed tiles in a worker's cache
 constexpr int64_t kPad = 16;               ///< floats between rows: avoids powers of two
 
-struct Sizes {
-  int64_t n, h, w, c, o, out_h, out_w, top, left, tiles_h, tiles_w;
-
-  explicit Sizes(const KernelCall& call) {
-    const auto& a = call.get_attrs<PackedAttrs>();
-    const Array &x = call.in[0], &y = call.out[0];
-    n = x.shape[0], h = x.shape[1], w = x.shape[2], c = x.shape[3];
-    o = a.columns, out_h = y.shape[1], out_w = y.shape[2];
-    top = a.padding[0].value(), left = a.padding[1].value();
-    tiles_h = (out_h + kWinogradOut - 1) / kWinogradOut;
-    tiles_w = (out_w + kWinogradOut - 1) / kWinogradOut;
-  }
-  int64_t bands() const { return n * tiles_h; }
+struct Sizes : WinogradTiling {
+  explicit Sizes(const KernelCall& call) : WinogradTiling(call, kWinogradOut) {}
   int64_t v_row() const { return c + kPad; }
   int64_t m_row() const { return o + kPad; }
   int64_t floats(int64_t bands) const {

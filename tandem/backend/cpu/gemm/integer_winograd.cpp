@@ -4,6 +4,7 @@
 // tiles, or, where all tiles fit a cache, panels, so that each weight is read once.
 #include <algorithm>
 
+#include "tandem/backend/cpu/conv/winograd_tiling_internal.h"
 #include "tandem/backend/cpu/gemm/integer_internal.h"
 #include "tandem/backend/cpu/gemm/packed_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
@@ -34,19 +35,8 @@ void short_tiles(IntegerTile t, int64_t rows) {
   }
 }
 
-struct TileSizes {
-  int64_t n, h, w, c, o, out_h, out_w, top, left, tiles_h, tiles_w;
-
-  explicit TileSizes(const KernelCall& call) {
-    const auto& a = call.get_attrs<PackedAttrs>();
-    const Array &x = call.in[0], &y = call.out[0];
-    n = x.shape[0], h = x.shape[1], w = x.shape[2], c = x.shape[3];
-    o = a.columns, out_h = y.shape[1], out_w = y.shape[2];
-    top = a.padding[0].value(), left = a.padding[1].value();
-    tiles_h = (out_h + kOut - 1) / kOut;
-    tiles_w = (out_w + kOut - 1) / kOut;
-  }
-  int64_t bands() const { return n * tiles_h; }
+struct TileSizes : WinogradTiling {
+  explicit TileSizes(const KernelCall& call) : WinogradTiling(call, kOut) {}
   int64_t pairs() const { return (c + 1) / 2; }
   int64_t panels() const { return (o + kPackedPanel - 1) / kPackedPanel; }
   int64_t v_row() const { return (c + kChannelBlock - 1) / kChannelBlock * kChannelBlock + 16; }
