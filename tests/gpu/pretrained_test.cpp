@@ -45,7 +45,9 @@ TEST_P(PretrainedOnDevices, AnswerLikeTheHost) {
 }
 
 TEST_P(PretrainedOnDevices, GenerateTheTokensOfTheHost) {
-  for (const char* family : {"gpt2", "llama", "gemma3", "bart"}) {
+  size_t at = 0;
+  for (const char* family : {"llama", "gpt2", "gemma3", "bart"}) {
+    if (left_out(at++)) continue;
     SCOPED_TRACE(family);
     const auto tokens = [&](tandem::Device device) {
       const auto model = models::from_pretrained(golden_model(family));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Channel loops for AVX2 with FMA. Called only where the processor supports them.
 #include "tandem/backend/cpu/conv/channel_loops.h"
+#include "tandem/backend/cpu/partial_store_internal.h"
 #include "tandem/base/unroll_internal.h"
 
 #ifdef __AVX2__
@@ -26,7 +27,7 @@ struct S {
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load_part(const float* p, Mask m) { return _mm256_maskload_ps(p, m.bits()); }
   static void store(float* p, V v) { _mm256_storeu_ps(p, v); }
-  static void store_part(float* p, Mask m, V v) { _mm256_maskstore_ps(p, m.bits(), v); }
+  static void store_part(float* p, Mask m, V v) { store_first(p, m.n, v); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 };
 

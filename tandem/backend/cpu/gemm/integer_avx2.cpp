@@ -3,6 +3,7 @@
 // whose weights are 16 bits wide: operands in memory, and half the broadcasts. Called only where
 // the processor has AVX2.
 #include "tandem/backend/cpu/gemm/integer_internal.h"
+#include "tandem/backend/cpu/partial_store_internal.h"
 #include "tandem/base/unroll_internal.h"
 
 #ifdef __AVX2__
@@ -41,7 +42,8 @@ struct Avx2 {
   }
   static void store(int32_t* to, int64_t n, V v) {
     if (n >= kWidth) return _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), v);
-    _mm256_maskstore_epi32(to, mask(n), v);
+    if (n > 0)
+      store_first(reinterpret_cast<float*>(to), static_cast<int>(n), _mm256_castsi256_ps(v));
   }
 };
 
