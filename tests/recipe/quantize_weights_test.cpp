@@ -104,8 +104,8 @@ TEST_F(QuantizeWeights, TextFilesCalibrateAFolder) {
   EXPECT_NE(rounded.perplexity_after, r.perplexity_after);
   EXPECT_NEAR(rounded.perplexity_after / r.perplexity_after, 1, 0.01);
   EXPECT_TRUE(has(rounded.to_string(), "inputs are rounded to int8"));
-  for (const auto& l : models::coded_layers(*models::from_pretrained(folder_ / "rounded")))
-    EXPECT_EQ(l.codes().accuracy_level, 4);
+  const auto model = models::from_pretrained(folder_ / "rounded");
+  for (const auto& l : models::coded_layers(*model)) EXPECT_EQ(l.codes().accuracy_level, 4);
   o.accuracy_level = 7;
   refused(run_, folder_ / "x", "accuracy level is 7");
   o.accuracy_level = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul_nbits on codes with AVX2. VPMADDUBSW adds two products in 16 bits: codes of up to 4 bits
-// times codes of x are at most 3,810 together, so that a chunk's fit and those of a few more; codes
-// of 8 bits are widened first.
+// matmul_nbits on codes with AVX2. VPMADDUBSW multiplies bytes and adds pairs in 16 bits: with
+// codes of up to 4 bits a pair gives at most 3,810, so that those of several chunks fit. Codes of 8
+// bits are widened first.
 #include "tandem/backend/cpu/gemm/nbits_integer_internal.h"
 
 #ifdef __AVX2__
