@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers of 4096 x 4096 on one thread: weights in f32, bf16 and as codes of 8 and 4 bits,
-// taking turns. Each call reads another copy of the weight, so that it comes from memory.
-// `bench_nbits [ROWS ...]` prints microseconds, GB/s of weight and scales, and the ratio to f32.
+// Linear layers of 4096 x 4096 on one thread: weights in f32, bf16 and as codes of 8 and 4 bits, at
+// accuracy level 4 too, taking turns. Each call reads another copy of the weight, so that it comes
+// from memory. `bench_nbits [ROWS ...]` prints microseconds, GB/s of weight and scales, the ratio
+// to f32, and how long the bytes of the 4-bit weight alone take to be read.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -33,6 +35,22 @@ struct Form {
   double best = 1e30;
 };
 
+struct Codes {
+  const char* name;
+  int64_t bits, level;
+};
+
+std::atomic<uint64_t> read_sum = 0;
+// The sum of a tensor's words, so that all of it is read.
+uint64_t read_all(const Tensor& t) {
+  const auto* p = reinterpret_cast<const uint64_t*>(t.data_ptr());
+  const int64_t words = t.numel() * static_cast<int64_t>(size_of(t.dtype())) / 8;
+  uint64_t sum[4] = {};
+  for (int64_t i = 0; i + 4 <= words; i += 4)
+    for (int64_t j = 0; j < 4; ++j) sum[j] += p[i + j];
+  return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
 std::vector<Form> forms() {
   std::vector<Form> out;
   for (const DType t : {DType::f32, DType::bf16}) {
@@ -42,16 +60,26 @@ std::vector<Form> forms() {
     f.run = [w](const Tensor& x, size_t i) { return linear(x.to(w[i].dtype()), w[i]); };
     out.push_back(std::move(f));
   }
-  for (const int64_t bits : {8, 4}) {
-    Form f{bits == 8 ? "int8" : "int4", kSize * kSize * bits / 8 + kSize * kSize / kGroup * 4, {}};
+  for (const auto& [name, bits, level] :
+       {Codes{"int8", 8, 0}, Codes{"int4", 4, 0}, Codes{"int8, x int8", 8, 4},
+        Codes{"int4, x int8", 4, 4}}) {
+    Form f{name, kSize * kSize * bits / 8 + kSize * kSize / kGroup * 4, {}};
     std::vector<PackedCodes> w;
     for (size_t i = 0; i < f.copies(); ++i)
       w.push_back({randint(0, 256, {kSize, kSize / kGroup, kGroup * bits / 8}).to(DType::u8),
                    rand({kSize, kSize / kGroup}),
                    {},
-                   bits});
+                   bits,
+                   level});
     f.run = [w](const Tensor& x, size_t i) { return matmul_nbits(x, w[i]); };
     out.push_back(std::move(f));
+    if (level != 4 || bits != 4) continue;
+    Form read{"read int4", out.back().bytes, {}};
+    read.run = [w](const Tensor& x, size_t i) {
+      read_sum += read_all(w[i].codes) + read_all(w[i].scale);
+      return x;
+    };
+    out.push_back(std::move(read));
   }
   return out;
 }
@@ -66,7 +94,7 @@ void measure(int64_t rows, std::vector<Form> all) {
   fmt::print("{} rows\n", rows);
   for (const Form& f : all) {
     const double rate = static_cast<double>(f.bytes) / f.best * 1e-9;
-    fmt::print("  {:5} {:9.1f} us  {:6.2f} GB/s  {:7.1f} GFLOPS  {:.2f} x f32\n", f.name,
+    fmt::print("  {:12} {:9.1f} us  {:6.2f} GB/s  {:7.1f} GFLOPS  {:.2f} x f32\n", f.name,
                f.best * 1e6, rate, 2e-9 * static_cast<double>(rows * kSize * kSize) / f.best,
                all[0].best / f.best);
   }

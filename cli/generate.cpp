@@ -9,6 +9,7 @@
 #include "cli/model_internal.h"
 #include "tandem/io/json.h"
 #include "tandem/models/adapters.h"
+#include "tandem/models/codes.h"
 #include "tandem/models/text/generate.h"
 #include "tandem/recipe/generate.h"
 #include "tandem/recipe/generate_options.h"
@@ -42,6 +43,9 @@ constexpr Flag kFlags[] = {
     {"--seed", "INT", "Seed of the sampling (0)"},
     {"--adapter", "DIR", "A LoRA adapter of a Hugging Face folder, as peft writes it"},
     {"--dtype", "TEXT", "Of a Hugging Face folder's weights: f32, or bf16 (half the memory)"},
+    {"--accuracy-level", "INT",
+     "Of layers whose weights are codes: 4 rounds what they read to int8, 0: floats (the "
+     "folder's)"},
     {"--output", "FILE", "Images: a grid (.png) or arrays (.npy, .npz, .safetensors)"},
     {"--columns", "INT", "Columns of the grid (as many as rows)"},
 };
@@ -147,12 +151,14 @@ void from_pretrained(const Arguments& a, recipe::Options& o) {
   if (dtype != "f32" && dtype != "bf16")
     o.fail("--dtype", fmt::format("expected f32 or bf16, got '{}'", dtype));
   const std::string adapter = o.text("--adapter", "");
+  const int64_t level = o.whole("--accuracy-level", -1);
   recipe::refuse_left(o, "a Hugging Face folder");
   if (s.prompts.empty()) o.fail("--prompt", "is missing");
   const text::Tokenizer tokenizer =
       text::Tokenizer::from_file(a.folder + "/tokenizer.json").with_padding({}).with_truncation({});
   const auto model = models::from_pretrained(a.folder);
   if (!adapter.empty()) models::merge_adapter(*model, models::load_adapter(adapter, *model));
+  if (level != -1) models::set_accuracy_level(*model, level);
   if (dtype == "bf16") model->module().to(DType::bf16);
   const Device device = device_named(a.device);
   model->module().to(device);

@@ -27,6 +27,10 @@ struct CodedLayer {
 /// In order of registration; heads, embeddings and mixtures of experts are not among them.
 TD_API std::vector<CodedLayer> coded_layers(PretrainedModel& model);
 
+/// How layers with codes round what they read from now on: PackedCodes::accuracy_level. Throws
+/// Value for a model without such layers.
+TD_API void set_accuracy_level(PretrainedModel& model, int64_t level);
+
 /// Layers that read what one norm or layer gives: their inputs may be divided by numbers that their
 /// weights are multiplied with (AWQ).
 struct ScaledInputs {

@@ -63,6 +63,7 @@ WeightQuantising::WeightQuantising(const std::string& source, const std::string&
   TD_CHECK(o.samples > 0 && o.evaluated >= 0 && o.length > 1, Value,
            "{} windows of {} tokens to calibrate with and {} to evaluate were asked for", o.samples,
            o.length, o.evaluated);
+  check_accuracy_level(o.accuracy_level);
   TD_CHECK(o.weights.group > 0, Value, "groups of {} were asked for, expected a positive number",
            o.weights.group);
   TD_CHECK(!std::filesystem::exists(out) || std::filesystem::is_empty(out), Value,
@@ -243,13 +244,14 @@ void WeightQuantising::round() {
 // ---- the folder
 
 io::Json WeightQuantising::config() const {
-  const io::Json codes = io::Json::Object{
+  io::Json::Object codes{
       {"quant_method", "gptq"},      {"bits", o_.weights.bits}, {"group_size", o_.weights.group},
       {"sym", o_.weights.symmetric}, {"desc_act", false},       {"checkpoint_format", "gptq"}};
+  if (o_.accuracy_level > 0) codes.push_back({"accuracy_level", o_.accuracy_level});
   io::Json::Object all;
   for (const auto& [key, value] : *model_->config.json().as_object())
     if (key != "quantization_config") all.push_back({key, value});
-  all.push_back({"quantization_config", codes});
+  all.push_back({"quantization_config", std::move(codes)});
   return io::Json(std::move(all));
 }
 
@@ -310,6 +312,7 @@ QuantizeWeightsReport WeightQuantising::run() {
   r.folder = out_;
   r.method = quant::to_string(o_.method);
   r.bits = o_.weights.bits, r.group = o_.weights.group;
+  r.accuracy_level = o_.accuracy_level;
   r.bytes_before = 4 * model_->module().num_parameters();
   r.perplexity_before = perplexity(&r.tokens);
   if (o_.method == quant::WeightMethod::awq) scale();
@@ -319,6 +322,7 @@ QuantizeWeightsReport WeightQuantising::run() {
            "no layer of '{}' has a number of inputs that groups of {} divide\nGive a smaller "
            "--group.",
            source_, o_.weights.group);
+  if (o_.accuracy_level > 0) models::set_accuracy_level(*model_, o_.accuracy_level);
   r.perplexity_after = perplexity(&r.tokens);
   r.bytes_after = write();
   return r;
@@ -333,8 +337,10 @@ QuantizeWeightsReport quantize_weights(const std::string& model, const std::stri
 
 std::string QuantizeWeightsReport::to_string() const {
   std::string s = fmt::format(
-      "{}: {} layers in int{}, groups of {}, by {}{}\n{:.2f} MB of {:.2f} MB in f32 ({:+.1f} %)\n",
+      "{}: {} layers in int{}, groups of {}, by {}{}{}\n{:.2f} MB of {:.2f} MB in f32 ({:+.1f} "
+      "%)\n",
       folder, layers, bits, group, method,
+      accuracy_level == kCodesOfInputs ? "; inputs are rounded to int8" : "",
       kept > 0 ? fmt::format("; {} stay in floating point, their sizes do not fit", kept) : "",
       static_cast<double>(bytes_after) * 1e-6, static_cast<double>(bytes_before) * 1e-6,
       100 * (static_cast<double>(bytes_after) / static_cast<double>(bytes_before) - 1));
@@ -350,6 +356,7 @@ io::Json QuantizeWeightsReport::to_json() const {
                      {"method", method},
                      {"bits", bits},
                      {"group", group},
+                     {"accuracy_level", accuracy_level},
                      {"layers", layers},
                      {"kept", kept},
                      {"bytes_before", bytes_before},

@@ -21,11 +21,14 @@ struct QuantizeWeightsOptions {
   int64_t samples = 128;  ///< windows to calibrate with
   int64_t evaluated = 0;  ///< windows to evaluate with; 0: all
   int64_t length = 512;   ///< tokens of a window of a text file, or as many as the model reads
+  /// Of the layers with codes (PackedCodes::accuracy_level); 4: what they read is rounded, too. It
+  /// is written beside the codes.
+  int64_t accuracy_level = 0;
 };
 
 struct TD_API QuantizeWeightsReport {
   std::string folder, method;
-  int64_t bits = 0, group = 0;
+  int64_t bits = 0, group = 0, accuracy_level = 0;
   int64_t layers = 0, kept = 0;  ///< with codes, and those that stay numbers: sizes do not fit
   int64_t bytes_before = 0, bytes_after = 0;  ///< of all tensors; before: in f32
   int64_t tokens = 0;                         ///< that perplexity is over; 0: no data

@@ -13,6 +13,7 @@
 #include "tandem/ops/ops.h"
 #include "tandem/quant/weights.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/errors.h"
 
 namespace tandem::models {
 namespace {
@@ -108,6 +109,26 @@ TEST_F(Codes, FoldersOfBothFormats) {
     EXPECT_LT(difference(logits(*from_pretrained(f.folder.path())), want),
               1e-4 * max(abs(want)).item<double>());
   }
+}
+
+// The config of a folder says how what layers read is rounded; a caller may say otherwise.
+TEST_F(Codes, AccuracyLevelsComeWithTheFolder) {
+  const CodedFolder f("llama", false, true);
+  const Tensor floats = logits(*from_pretrained(f.folder.path()));
+  std::string config = f.config;
+  config.insert(config.rfind('}'), R"(, "accuracy_level": 4)");
+  write_file(f.folder / "config.json", text_of("llama", config.c_str()));
+  const auto read = from_pretrained(f.folder.path());
+  for (const CodedLayer& l : coded_layers(*read)) EXPECT_EQ(l.codes().accuracy_level, 4) << l.name;
+  const Tensor rounded = logits(*read);
+  EXPECT_GT(difference(rounded, floats), 0);
+  EXPECT_LT(difference(rounded, floats), 0.05 * max(abs(floats)).item<double>());
+  set_accuracy_level(*read, 0);
+  EXPECT_EQ(difference(logits(*read), floats), 0);
+  EXPECT_NE(error_of([&] { set_accuracy_level(*read, 5); }).find("accuracy level is 5"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { set_accuracy_level(*f.model, 4); }).find("tandem quantize"),
+            std::string::npos);
 }
 
 TEST_F(Codes, TextsThatAreDecodedGiveTheSame) {

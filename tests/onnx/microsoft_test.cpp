@@ -10,6 +10,8 @@
 
 #include "tandem/compile/compile.h"
 #include "tandem/init.h"
+#include "tandem/onnx/export.h"
+#include "tandem/ops/matmul/nbits.h"
 #include "tests/io/io_helper.h"
 #include "tests/onnx/helper.h"
 
@@ -133,6 +135,39 @@ TEST_F(Microsoft, PackedWeightsAreNumbersOnceInATrace) {
             want);
 }
 
+// At accuracy level 4 the node rounds x as the row does; exported, the row is that node again.
+TEST_F(Microsoft, AccuracyLevelsAreReadAndWritten) {
+  PackedCodes w{randint(0, 256, {6, 2, 16}).to(DType::u8), rand({6, 2}),
+                randint(0, 256, {6, 1}).to(DType::u8), 4, 4};
+  const Tensor x = randn({3, 50});
+  const auto attributes = [](int level) {
+    return std::vector<std::string>{int_attribute("K", 50), int_attribute("N", 6),
+                                    int_attribute("block_size", 32),
+                                    int_attribute("accuracy_level", level)};
+  };
+  for (const int level : {0, 1, 4}) {
+    w.accuracy_level = level;
+    EXPECT_EQ(run_one("MatMulNBits", {x, w.codes, w.scale, w.zero}, 1, attributes(level))[0]
+                  .to_vector<float>(),
+              matmul_nbits(x, w).to_vector<float>());
+  }
+  EXPECT_NE(matmul_nbits(x, w).to_vector<float>(),
+            run_one("MatMulNBits", {x, w.codes, w.scale, w.zero}, 1, attributes(0))[0]
+                .to_vector<float>());
+  const auto f = [&](std::span<const Tensor> in) {
+    return std::vector<Tensor>{
+        matmul_nbits(in[0], {constant(w.codes), constant(w.scale), constant(w.zero), w.bits, 4})};
+  };
+  const TempFolder folder;
+  const auto report = export_onnx_function(f, std::vector<Tensor>{x}, folder / "level.onnx",
+                                           {.dynamic = {{0, "rows"}}});
+  EXPECT_EQ(report.nodes, 1u);
+  EXPECT_EQ(report.largest_error, 0);
+  const Tensor more = randn({7, 50});
+  EXPECT_EQ(OnnxModel::load(folder / "level.onnx")({more})[0].to_vector<float>(),
+            matmul_nbits(more, w).to_vector<float>());
+}
+
 // Sizes in attributes may be any 64 bits: an error, and neither memory nor time.
 TEST_F(Microsoft, HostileSizesAreRefused) {
   const Tensor x = randn({2, 4, 32}), bytes = zeros({4, 2, 8}, DType::u8), s = ones({4, 2});
@@ -148,7 +183,7 @@ TEST_F(Microsoft, HostileSizesAreRefused) {
       {"MatMulNBits",
        {x, bytes, s},
        {{"K", 32}, {"N", 4}, {"block_size", 16}, {"bits", 4}},
-       {"K", "N", "block_size", "bits"}},
+       {"K", "N", "block_size", "bits", "accuracy_level"}},
       {"MatMulBnb4",
        {x, bytes, s},
        {{"K", 32}, {"N", 4}, {"block_size", 16}, {"quant_type", 1}},

@@ -15,6 +15,7 @@
 #include "tandem/tandem.h"
 #include "tandem/text/tokenizer.h"
 #include "tests/io/io_helper.h"
+#include "tests/support/errors.h"
 
 namespace tandem::recipe {
 namespace {
@@ -98,6 +99,16 @@ TEST_F(QuantizeWeights, TextFilesCalibrateAFolder) {
   refused(run_, run_, "is there already");
   const QuantizeWeightsReport r = quantize_weights(run_, folder_ / "text", o);
   EXPECT_NEAR(r.perplexity_after / r.perplexity_before, 1, 0.1);
+  o.accuracy_level = 4;
+  const QuantizeWeightsReport rounded = quantize_weights(run_, folder_ / "rounded", o);
+  EXPECT_NE(rounded.perplexity_after, r.perplexity_after);
+  EXPECT_NEAR(rounded.perplexity_after / r.perplexity_after, 1, 0.01);
+  EXPECT_TRUE(has(rounded.to_string(), "inputs are rounded to int8"));
+  const auto model = models::from_pretrained(folder_ / "rounded");
+  for (const auto& l : models::coded_layers(*model)) EXPECT_EQ(l.codes().accuracy_level, 4);
+  o.accuracy_level = 7;
+  refused(run_, folder_ / "x", "accuracy level is 7");
+  o.accuracy_level = 0;
   o.weights.group = 0;
   refused(run_, folder_ / "x", "groups of 0");
   o.weights.group = 256;

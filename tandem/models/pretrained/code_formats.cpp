@@ -34,11 +34,12 @@ struct CodesConfig {
     if (!awq && format != "gptq" && format != "gptq_v2")
       c.fail(fmt::format("'checkpoint_format': '{}' is not supported", format));
     less_one = !awq && format == "gptq";
+    accuracy_level = c.integer("accuracy_level", 0, 0, kCodesOfInputs);
     for (const char* key : {"sym", "desc_act", "true_sequential", "zero_point", "static_groups"})
       c.flag(key, false);
   }
   bool awq = false, less_one = true;
-  int64_t bits = 4, group = 128;
+  int64_t bits = 4, group = 128, accuracy_level = 0;
 };
 
 /// One layer's tensors, dense.
@@ -97,6 +98,7 @@ PackedCodes codes_of(const StateDict& files, const std::string& layer, const Cod
   }
   PackedCodes out;
   out.bits = c.bits;
+  out.accuracy_level = c.accuracy_level;
   std::vector<uint8_t> codes(static_cast<size_t>(n * groups * group)),
       zeros(static_cast<size_t>(n * groups));
   const uint32_t mask = (1u << c.bits) - 1;

@@ -47,6 +47,19 @@ std::vector<CodedLayer> coded_layers(PretrainedModel& model) {
   return out;
 }
 
+void set_accuracy_level(PretrainedModel& model, int64_t level) {
+  check_accuracy_level(level);
+  bool any = false;
+  for (const CodedLayer& l : coded_layers(model)) {
+    if (!l.has_codes()) continue;
+    kind_of(l).coded(*l.module).accuracy_level = level;
+    any = true;
+  }
+  TD_CHECK(any, Value,
+           "accuracy levels are for layers whose weights are codes, and this model has none\n"
+           "`tandem quantize --weights int4` makes such a model.");
+}
+
 // ---- scales between layers
 
 namespace {

@@ -6,7 +6,7 @@
 namespace tandem::models::detail {
 
 PackedCodes CodedWeight::value() const {
-  PackedCodes w{codes, scale.value().to(DType::f32), {}, bits};
+  PackedCodes w{codes, scale.value().to(DType::f32), {}, bits, accuracy_level};
   if (zero.defined()) w.zero = zero;
   return w;
 }
@@ -15,6 +15,7 @@ void CodedWeight::set(const PackedCodes& w) {
   scale = Buffer(w.scale);
   zero = w.zero.defined() ? Buffer(w.zero) : Buffer();
   bits = w.bits;
+  accuracy_level = w.accuracy_level;
 }
 Tensor CodedWeight::times(Tensor x, const Param& bias) const {
   Tensor y = matmul_nbits(std::move(x), value());

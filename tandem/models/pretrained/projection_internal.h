@@ -12,7 +12,8 @@ namespace tandem::models::detail {
 struct CodedWeight {
   Buffer codes, scale, zero;
   int64_t bits = 0;
-  int64_t columns = 0;  ///< of the weight; its last group may have more codes
+  int64_t accuracy_level = 0;  ///< as of PackedCodes
+  int64_t columns = 0;         ///< of the weight; its last group may have more codes
   bool defined() const { return codes.defined(); }
   PackedCodes value() const;
   void set(const PackedCodes& w);

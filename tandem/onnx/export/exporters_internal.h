@@ -37,7 +37,7 @@ bool export_layer_norm(OnnxExportCall&c), export_batch_norm(OnnxExportCall&c),
 // ---- quant.cpp
 bool export_quantize(OnnxExportCall&c), export_dequantize(OnnxExportCall&c),
     export_fake_quantize(OnnxExportCall&c), export_dynamic_quantize(OnnxExportCall&c),
-    export_matmul_integer(OnnxExportCall&c);
+    export_matmul_integer(OnnxExportCall&c), export_matmul_nbits(OnnxExportCall&c);
 // ---- random.cpp
 bool export_rand(OnnxExportCall&c), export_randn(OnnxExportCall&c),
     export_randint(OnnxExportCall&c), export_randperm(OnnxExportCall&c),

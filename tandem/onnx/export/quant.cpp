@@ -2,14 +2,16 @@
 // Codes as typed QuantizeLinear and DequantizeLinear nodes. The type of the codes is that
 // of the zero point, so one is always written. What ONNX has no such node for takes the row's body.
 #include "tandem/onnx/export/exporters_internal.h"
+#include "tandem/ops/matmul/nbits.h"
 #include "tandem/ops/pointwise/quantize.h"
 #include "tandem/ops/view/create.h"
 
 namespace tandem::onnx {
 namespace {
 
-constexpr int kHalfScales = 19;  ///< the first opset whose scales may have 16 bits
-constexpr int kOtherCodes = 21;  ///< the first one whose codes may have 16, or 4
+constexpr int kHalfScales = 19;      ///< the first opset whose scales may have 16 bits
+constexpr int64_t kLeastBlock = 16;  ///< inputs of a group of MatMulNBits
+constexpr int kOtherCodes = 21;      ///< the first one whose codes may have 16, or 4
 
 bool scale_fits(const OnnxExportCall& c, DType real) {
   const DType scale = c.dtype(1);
@@ -97,6 +99,24 @@ bool export_dynamic_quantize(OnnxExportCall& c) {
 
 bool export_matmul_integer(OnnxExportCall& c) {
   c.set(0, c.b.node("MatMulInteger", {c.x(0), c.x(1), c.maybe(2), c.maybe(3)}));
+  return true;
+}
+
+// As a node of com.microsoft where x is rounded, which no node of ONNX says; else the body does.
+bool export_matmul_nbits(OnnxExportCall& c) {
+  const auto& a = c.get_attrs<NBitsAttrs>();
+  const Shape &x = c.shape(0), &codes = c.shape(1);
+  if (a.accuracy_level != kCodesOfInputs || c.dtype(0) != DType::f32 || c.dtype(2) != DType::f32 ||
+      codes.is_symbolic() || x[x.rank() - 1].is_symbolic())
+    return false;
+  const int64_t block = codes[2].value() * 8 / a.bits;
+  if (block < kLeastBlock || (block & (block - 1)) != 0) return false;
+  OnnxAttributes attributes{onnx_int("K", x[x.rank() - 1].value()), onnx_int("N", codes[0].value()),
+                            onnx_int("bits", a.bits), onnx_int("block_size", block),
+                            onnx_int("accuracy_level", a.accuracy_level)};
+  c.b.model.opsets[kOnnxMicrosoft] = 1;
+  c.set(0, c.b.add("MatMulNBits", {c.x(0), c.x(1), c.x(2), c.maybe(3)}, 1, std::move(attributes),
+                   kOnnxMicrosoft)[0]);
   return true;
 }
 

@@ -2,6 +2,9 @@
 // The row of nbits.h, a composite: loops of every device, batching and tests come from its body.
 #include "tandem/ops/matmul/nbits.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "tandem/ops/ops.h"
 #include "tandem/ops/rule_internal.h"
 
@@ -14,8 +17,9 @@ void check_code_bits(int64_t bits) {
 }
 
 void nbits_infer(InferCall& c) {
-  const int64_t bits = c.get_attrs<NBitsAttrs>().bits;
+  const auto& [bits, level] = c.get_attrs<NBitsAttrs>();
   check_code_bits(bits);
+  check_accuracy_level(level);
   const Spec &x = c.in[0], &codes = c.in[1], &scale = c.in[2];
   TD_CHECK(is_floating(x.dtype) && is_floating(scale.dtype) && codes.dtype == DType::u8, DType,
            "x is {}, codes are {}, scale is {}: expected floating, uint8 and floating dtypes",
@@ -57,9 +61,57 @@ Tensor centred_codes(const PackedCodes& w) {
   return codes - zero.to(DType::f32).unsqueeze(2);
 }
 
+constexpr double kLargestCode = 127, kLeastMagnitude = 1e-30;
+constexpr int64_t kSumLanes = 16;
+
+/// x as codes, numbers in f32 [rows, groups, group], and the step of each group [rows, groups, 1].
+struct RoundedInputs {
+  Tensor codes, scale;
+};
+
+// A group with a value that is not finite gives codes 0 and a step that is no number.
+RoundedInputs round_inputs(const Tensor& x, int64_t groups, int64_t group) {
+  const Tensor rows = pad(x, {0, groups * group - x.size(-1)}).reshape({-1, groups, group});
+  const Tensor most = amax(abs(rows), {2}, true), finite = isfinite(most);
+  const Tensor held = clamp_min(most, kLeastMagnitude);
+  return {where(finite, round(rows * (kLargestCode / held)), 0),
+          where(finite, held / kLargestCode, std::numeric_limits<double>::quiet_NaN())};
+}
+
+// Groups are added like this in every kernel: group g to lane g % 16, then the lanes in halves.
+Tensor sum_of_groups(const Tensor& parts, int64_t groups) {
+  const int64_t steps = std::max<int64_t>(1, (groups + kSumLanes - 1) / kSumLanes);
+  const Tensor all = pad(parts, {0, 0, 0, 0, 0, steps * kSumLanes - groups});
+  Tensor lanes = all.narrow(0, 0, kSumLanes) + 0.0;
+  for (int64_t i = 1; i < steps; ++i) lanes = lanes + all.narrow(0, i * kSumLanes, kSumLanes);
+  for (int64_t half = kSumLanes / 2; half > 0; half /= 2)
+    lanes = lanes.narrow(0, 0, half) + lanes.narrow(0, half, half);
+  return lanes.select(0, 0);
+}
+
+// Sums of products of codes are exact: in f32 where they are below 2^24.
+Tensor integer_product(const Tensor& x, const PackedCodes& w) {
+  const int64_t groups = w.codes.size(1), group = w.codes.size(2) * 8 / w.bits;
+  const RoundedInputs in = round_inputs(x.to(DType::f32), groups, group);
+  const double bound = kLargestCode * static_cast<double>(group << w.bits);
+  const DType exact = bound <= 1 << 24 ? DType::f32 : DType::f64;
+  const Tensor sums =
+      matmul(in.codes.to(exact).permute({1, 0, 2}), centred_codes(w).to(exact).permute({1, 2, 0}));
+  const Tensor parts =
+      sums.to(DType::f32) * w.scale.to(DType::f32).t().unsqueeze(1) * in.scale.permute({1, 0, 2});
+  Shape y = x.shape();
+  y[y.rank() - 1] = w.codes.shape(0);
+  return sum_of_groups(parts, groups).reshape(y).to(x.dtype());
+}
+
 void nbits_body(BodyCall& c) {
-  const PackedCodes w{c.in[1], c.in[2], c.in[3], c.get_attrs<NBitsAttrs>().bits};
+  const auto& attrs = c.get_attrs<NBitsAttrs>();
+  const PackedCodes w{c.in[1], c.in[2], c.in[3], attrs.bits};
   const Tensor& x = c.in[0];
+  if (attrs.accuracy_level == kCodesOfInputs) {
+    c.out[0] = integer_product(x, w);
+    return;
+  }
   const Tensor all = dequantize_codes(w);
   c.out[0] = linear(x.to(DType::f32), all.narrow(1, 0, x.size(-1))).to(x.dtype());
 }
@@ -94,8 +146,16 @@ constinit const OpDef matmul_nbits =
         .infer(nbits_infer)
         .vjp(nbits_vjp, 15)
         .flops(nbits_flops)
-        .doc("x times the transposed weight (codes - zero) * scale of packed 2, 4 or 8 bits.");
+        .doc(
+            "x times the transposed weight (codes - zero) * scale of packed 2, 4 or 8 bits; at "
+            "accuracy_level 4 groups of x are rounded to 8 bits and codes multiplied.");
 }  // namespace op
+
+void check_accuracy_level(int64_t level) {
+  TD_CHECK(level >= 0 && level <= kCodesOfInputs, Value,
+           "the accuracy level is {}, expected 0 (not set), 1 (f32), 2 (f16), 3 (bf16) or 4 (int8)",
+           level);
+}
 
 Tensor unpack_codes(const Tensor& bytes, int64_t bits) {
   check_code_bits(bits);
@@ -132,7 +192,7 @@ Tensor dequantize_codes(const PackedCodes& w) {
 }
 
 Tensor matmul_nbits(Tensor x, const PackedCodes& w, SourceLocation loc) {
-  const NBitsAttrs a{w.bits};
+  const NBitsAttrs a{w.bits, w.accuracy_level};
   return call(op::matmul_nbits, &a, loc, std::move(x), w.codes, w.scale, w.zero);
 }
 

@@ -36,6 +36,8 @@ const IntegerLoops* best_loops() {
 
 constexpr double kUnitProducts = 4e6;
 constexpr int64_t kFewRows = 8;       ///< per worker: fewer are split by panels
+constexpr int64_t kFewPixels = 48;    ///< the same of images whose rows follow each other
+constexpr int64_t kWideBlock = 128;   ///< columns: loops over blocks of fewer are slow
 constexpr int64_t kPanelGroup = 4;    ///< most panels of one unit of work
 constexpr int64_t kUnitSums = 4096;   ///< of few rows more panels: each unit runs an epilogue
 constexpr int64_t kMostSums = 65536;  ///< of a unit's rows: they stay in the cache for the epilogue
@@ -137,7 +139,9 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const WideTiles* wide = integer_amx_loops() ? integer_amx_loops()->wide : nullptr;
   // A weight that does not stay in the cache is read once; wide tiles arrange it for all threads.
   const bool large = p.panels() * p.panel_size() >= 1 << 19 && p.n * p.h * p.w <= 64;
-  const bool few = p.h * p.n < kFewRows * plan->workers || (wide && p.n * p.h * p.w <= kWidePixels);
+  const bool few = (p.merged() && p.w > 1 ? p.h * p.n * p.w < kFewPixels * plan->workers
+                                          : p.h * p.n < kFewRows * plan->workers) ||
+                   (wide && p.n * p.h * p.w <= kWidePixels);
   plan->by_panels = large || (few && p.panels() >= 2 * plan->workers && plan->workers > 1);
   const double unit =
       wide ? std::max(kUnitProducts, std::min(kWideProducts, all / plan->workers)) : kUnitProducts;
@@ -458,6 +462,8 @@ void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, T
   const int64_t units = plan.workers > 1 ? 4 * plan.workers : 1;
   const int64_t most = std::max(kPanelGroup, kUnitSums / (p.n * p.h * p.w * kPackedPanel));
   const int64_t group = std::clamp<int64_t>(p.panels() / units, 1, most);
+  const int64_t all = p.n * p.h * p.w;
+  const bool at_once = group * kPackedPanel >= std::min(kWideBlock, p.o);
   share_units(plan.workers, (p.panels() + group - 1) / group, [&](size_t worker, int64_t u) {
     const int64_t j = u * group, next = std::min(j + group, p.panels());
     for (int64_t n = 0; n < p.n; ++n) {
@@ -465,9 +471,13 @@ void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, T
       own.sums = sums[static_cast<size_t>(n)].data();
       multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o, worker);
     }
-    if (op.epilogue)
-      op.epilogue->run(*op.epilogue, 0, p.n * p.h * p.w, j * kPackedPanel,
-                       std::min(next * kPackedPanel, p.o));
+    if (op.epilogue && at_once)
+      op.epilogue->run(*op.epilogue, 0, all, j * kPackedPanel, std::min(next * kPackedPanel, p.o));
+  });
+  if (!op.epilogue || at_once) return;
+  share_units(plan.workers, plan.workers, [&](size_t, int64_t u) {
+    const int64_t first = all * u / plan.workers, last = all * (u + 1) / plan.workers;
+    op.epilogue->run_block(op.y + first * p.o, first, last, p.o);
   });
 }
 

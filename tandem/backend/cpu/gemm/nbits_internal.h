@@ -7,6 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+
+#include "tandem/graph/kernel.h"
 
 namespace tandem::detail {
 
@@ -36,5 +39,14 @@ struct NBitsLoops {
 extern const NBitsLoops kNBitsBase, kNBitsAvx2, kNBitsAvx512;
 /// Use `loops` from now on (nullptr: the best for this processor); for tests and benchmarks.
 void use_nbits_loops(const NBitsLoops* loops);
+
+/// Row `r` of x, f32 or bf16 with any strides, as numbers: where they lie, or in `room`.
+const float* nbits_row(const Array& x, int64_t r, float* room);
+
+/// The kernel of accuracy level 4 (nbits_integer_kernels.cpp), for groups of `group` inputs in
+/// `bytes` bytes.
+bool supports_nbits_integers(int64_t group, int64_t bytes);
+std::shared_ptr<const Plan> prepare_nbits_integers(const KernelCall& c);
+void run_nbits_integers(const KernelCall& c);
 
 }  // namespace tandem::detail

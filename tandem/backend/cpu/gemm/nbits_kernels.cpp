@@ -45,7 +45,12 @@ struct NBitsPlan : Plan {
 
 size_t whole_line(int64_t floats) { return static_cast<size_t>((floats + 15) / 16 * 16); }
 
+bool is_integer(const KernelCall& c) {
+  return c.get_attrs<NBitsAttrs>().accuracy_level == kCodesOfInputs;
+}
+
 std::shared_ptr<const Plan> prepare_nbits(const KernelCall& c) {
+  if (is_integer(c)) return prepare_nbits_integers(c);
   auto plan = std::make_shared<NBitsPlan>();
   NBitsPlan& p = *plan;
   const Array &x = c.in[0], &codes = c.in[1];
@@ -160,6 +165,7 @@ void nbits_unit(const KernelCall& c, const NBitsPlan& p, int64_t r0, int64_t j0,
 }
 
 void run_nbits(const KernelCall& c) {
+  if (is_integer(c)) return run_nbits_integers(c);
   const auto& p = *static_cast<const NBitsPlan*>(c.plan);
   const int64_t across = (p.n + p.columns - 1) / p.columns;
   const int64_t blocks = (p.m + p.rows - 1) / p.rows;
@@ -176,11 +182,25 @@ bool supports_nbits(const KernelCall& c) {
   for (int i = 1; i < c.n_in; ++i)
     if (c.in[i].present() && !c.in[i].contiguous) return false;
   const int64_t bits = c.get_attrs<NBitsAttrs>().bits;
+  if (is_integer(c)) return supports_nbits_integers(codes.shape[2] * 8 / bits, codes.shape[2]);
   const int64_t group = codes.shape[2] * 8 / bits, chunk = 32 / bits * nbits_loops().lanes;
   return group % chunk == 0 || (chunk % group == 0 && group % (32 / bits) == 0);
 }
 
 }  // namespace
+
+const float* nbits_row(const Array& x, int64_t r, float* room) {
+  const int64_t k = x.shape[x.rank - 1], step = x.strides[x.rank - 1], start = row_start(x, r);
+  if (x.dtype == DType::f32) {
+    const float* from = x.as<float>() + start;
+    if (step == 1) return from;
+    for (int64_t i = 0; i < k; ++i) room[i] = from[i * step];
+  } else {
+    const uint16_t* from = x.as<uint16_t>() + start;
+    for (int64_t i = 0; i < k; ++i) room[i] = bfloat16_bits_to_float(from[i * step]);
+  }
+  return room;
+}
 
 void use_nbits_loops(const NBitsLoops* loops) {
   forced_nbits.store(loops, std::memory_order_relaxed);

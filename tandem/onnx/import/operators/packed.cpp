@@ -3,6 +3,7 @@
 // com.microsoft): MatMulNBits, GatherBlockQuantized, MatMulBnb4. MatMulNBits is the row
 // matmul_nbits unless columns are reordered or zero points are numbers; other constant weights
 // become numbers once in a trace.
+#include "tandem/onnx/export/exporters_internal.h"
 #include "tandem/onnx/import/operators/quant_internal.h"
 #include "tandem/ops/matmul/nbits.h"
 #include "tandem/ops/ops.h"
@@ -111,8 +112,9 @@ void matmul_nbits(OnnxCall& c) {
     const Tensor x = c.x(0), zero = c.x_or_none(3), bias = c.x_or_none(5);
     const Tensor scale =
         onnx_known(c, {2}, [&](const std::vector<Tensor>& in) { return m.scales(in[0]); });
-    Tensor y = matmul_nbits(x.to(DType::f32), {m.codes(c.x(1)), scale,
-                                               zero.defined() ? m.zeros(zero) : Tensor(), m.bits});
+    Tensor y = matmul_nbits(x.to(DType::f32),
+                            {m.codes(c.x(1)), scale, zero.defined() ? m.zeros(zero) : Tensor(),
+                             m.bits, c.attr("accuracy_level", 0)});
     if (bias.defined()) y = y + bias.to(DType::f32);
     return c.set(0, y.to(x.dtype()));
   }
@@ -221,7 +223,9 @@ std::span<const OnnxRow> onnx_packed_rows() {
        1,
        0,
        matmul_nbits,
-       {6, 1, "K N bits block_size weight_prepacked ~accuracy_level"}},
+       {6, 1, "K N bits block_size weight_prepacked accuracy_level"},
+       &op::matmul_nbits,
+       export_matmul_nbits},
       {kOnnxMicrosoft,
        "MatMulBnb4",
        1,
