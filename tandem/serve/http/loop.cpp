@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -23,6 +24,8 @@ constexpr size_t kMostUnsent = size_t{1}
                                << 20;  // more pipelined requests wait while this much is unsent
 constexpr size_t kLarge = size_t{16} << 10;  // bodies that are sent from where they are
 constexpr Seconds kTick = 0.2;
+
+thread_local HttpLoop* loop_here = nullptr;
 
 /// A request that came over a connection of the loop.
 class LoopExchange : public HttpExchange {
@@ -118,16 +121,27 @@ HttpLoop::~HttpLoop() {
     if (fd >= 0) ::close(fd);
 }
 
-Seconds HttpLoop::now() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+void HttpLoop::look_at_clock() {
+  now_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+HttpLoop* HttpLoop::of_this_thread() { return loop_here; }
+
+bool at_end_of_turn(std::function<void()> task) {
+  HttpLoop* loop = HttpLoop::of_this_thread();
+  if (loop) loop->put_off(std::move(task));
+  return loop != nullptr;
 }
 
 void HttpLoop::run() {
   mail_->thread.store(std::this_thread::get_id());
+  loop_here = this;
+  look_at_clock();
   std::vector<epoll_event> ready(256);
   while (!drained()) {
     const int n = epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()),
                              static_cast<int>(kTick * 1000));
+    look_at_clock();
     for (int i = 0; i < n; ++i) {
       const uint64_t id = ready[static_cast<size_t>(i)].data.u64;
       const uint32_t events = ready[static_cast<size_t>(i)].events;
@@ -147,13 +161,23 @@ void HttpLoop::run() {
       }
     }
     if (reloads.load() != reloaded_) reload();
-    write_touched();
-    closed_.clear();
+    end_turn();
     if (now() - timed_at_ >= kTick) keep_time();
+    end_turn();
+  }
+  end_turn();
+  loop_here = nullptr;
+  mail_->thread.store(std::thread::id());
+}
+
+// Run what was put off, and send what it and others answered; that may let in requests which have
+// been read already.
+void HttpLoop::end_turn() {
+  do {
+    for (const std::function<void()>& task : std::exchange(put_off_, {})) task();
     write_touched();
     closed_.clear();
-  }
-  mail_->thread.store(std::thread::id());
+  } while (!put_off_.empty());
 }
 
 void HttpLoop::accept_all() {
@@ -328,10 +352,10 @@ void HttpLoop::dispatch(Connection& c) {
   c.old = r.old;
   c.head_only = r.method == "HEAD";
   c.waiting = exchange;
-  if (goes_beside(r))
-    put_beside(std::move(exchange));
-  else
-    call(exchange);
+  if (goes_beside(r)) return put_beside(std::move(exchange));
+  dispatching_ = c.id;
+  call(exchange);
+  dispatching_ = 0;
 }
 
 bool HttpLoop::goes_beside(const HttpRequest& r) const {
@@ -374,6 +398,7 @@ void HttpLoop::answered(uint64_t id, HttpResponse response) {
   const auto at = connections_.find(id);
   if (at == connections_.end() || !at->second->handling) return;
   put(*at->second, std::move(response));
+  if (id != dispatching_) touched_.push_back(id);  // else what handles it also sends
 }
 
 const std::string& HttpLoop::date() {
