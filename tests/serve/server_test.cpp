@@ -61,6 +61,13 @@ class Serving : public ::testing::Test {
 TempFolder* Serving::folder_ = nullptr;
 Running* Serving::server_ = nullptr;
 
+// An object's beginning. Each key is looked for among those before it.
+std::string many_keys(int n) {
+  std::string out = "{\"k\":0";
+  for (int i = 0; i < n; ++i) out += ",\"k" + std::to_string(i) + "\":0";
+  return out;
+}
+
 struct BadBody {
   const char* name;
   std::string body;
@@ -85,6 +92,9 @@ TEST_F(Serving, BadV2BodiesGetTheirAnswer) {
       {"7 missing input", "{\"inputs\":[]}", "'x' is missing"},
       {"8 twice", good(x + "," + x), "given twice"},
       {"8 key twice", "{\"inputs\":[],\"inputs\":[]}", "given twice"},
+      {"8 key twice, escaped", "{\"inputs\":[],\"\\u0069nputs\":[]}", "'inputs' is given twice"},
+      {"8 key twice among many", many_keys(20000) + ",\"k7\":0}", "'k7' is given twice"},
+      {"8 many keys", many_keys(100000) + "}", "no 'inputs'"},
       {"9 output twice", good(x, ",\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}]"), "twice"},
       {"9 unknown output", good(x, ",\"outputs\":[{\"name\":\"q\"}]"), "it has 'y'"},
       {"10 datatype FLOAT", good(input_of("[1,4]", "[1,2,3,4]", "FLOAT")), "there are BOOL"},

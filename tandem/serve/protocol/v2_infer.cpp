@@ -15,19 +15,23 @@
 namespace tandem::serve {
 namespace {
 
+// For messages: what a client calls an input.
+std::string said(const std::string& name) { return one_line(name, 64); }
+
 std::vector<int64_t> read_sizes(JsonCursor& json, const std::string& name) {
   std::vector<int64_t> out;
+  out.reserve(kMostRank);
   json.open('[');
   while (json.next_item()) {
     if (json.peek() != '-' && (json.peek() < '0' || json.peek() > '9'))
-      refuse(400, "input '{}': a size is not a whole number", name);
+      refuse(400, "input '{}': a size is not a whole number", said(name));
     const std::string_view word = json.read_word();
     if (word.find_first_of(".eE") != std::string_view::npos)
-      refuse(400, "input '{}': the size {} is not a whole number", name, word.substr(0, 40));
+      refuse(400, "input '{}': the size {} is not a whole number", said(name), word.substr(0, 40));
     if (word[0] == '-')
-      refuse(400, "input '{}': the size {} is negative", name, word.substr(0, 40));
+      refuse(400, "input '{}': the size {} is negative", said(name), word.substr(0, 40));
     const auto n = parse_digits(word, static_cast<uint64_t>(kMostElements));
-    if (!n) refuse(400, "input '{}': the size {} is too large", name, word.substr(0, 40));
+    if (!n) refuse(400, "input '{}': the size {} is too large", said(name), word.substr(0, 40));
     add_size(out, static_cast<int64_t>(*n), name);
   }
   return out;
@@ -35,7 +39,7 @@ std::vector<int64_t> read_sizes(JsonCursor& json, const std::string& name) {
 
 AskedInput read_input(JsonCursor& json, std::string_view text) {
   AskedInput in;
-  std::vector<std::string> keys;
+  JsonKeys keys;
   json.open('{');
   while (const auto key = json.next_key(&keys)) {
     if (*key == "name") {
@@ -43,9 +47,9 @@ AskedInput read_input(JsonCursor& json, std::string_view text) {
     } else if (*key == "datatype") {
       in.datatype = json.read_string();
     } else if (*key == "shape") {
-      in.shape = read_sizes(json, one_line(in.name, 64));
+      in.shape = read_sizes(json, in.name);
     } else if (*key == "data") {
-      if (json.peek() != '[') refuse(400, "input '{}': data is not a list", one_line(in.name, 64));
+      if (json.peek() != '[') refuse(400, "input '{}': data is not a list", said(in.name));
       // Mostly the dtype has come before: then the text is read once.
       const size_t from = json.at();
       if (const auto dtype = v2_dtype(in.datatype)) in.values = read_list(json, *dtype);
@@ -122,7 +126,7 @@ void read_parameters(JsonCursor& json, Asked& asked) {
 
 Asked read_request(std::string_view text) {
   Asked asked;
-  std::vector<std::string> keys;
+  JsonKeys keys;
   JsonCursor json(text, "the body");
   bool inputs = false;
   json.open('{');
@@ -158,12 +162,12 @@ Asked read_request(std::string_view text) {
 void deal_bytes(Asked& asked, std::string_view bytes, bool has_length) {
   for (AskedInput& in : asked.inputs) {
     if (!in.binary) continue;
-    const std::string name = one_line(in.name, 64);
     if (!has_length)
-      refuse(400, "input '{}' is binary, and there is no Inference-Header-Content-Length", name);
-    if (!in.data.empty()) refuse(400, "input '{}' has data and binary data", name);
+      refuse(400, "input '{}' is binary, and there is no Inference-Header-Content-Length",
+             said(in.name));
+    if (!in.data.empty()) refuse(400, "input '{}' has data and binary data", said(in.name));
     if (*in.binary < 0 || static_cast<uint64_t>(*in.binary) > bytes.size())
-      refuse(400, "input '{}' expects {} bytes of the {} that are left", name, *in.binary,
+      refuse(400, "input '{}' expects {} bytes of the {} that are left", said(in.name), *in.binary,
              bytes.size());
     in.bytes = bytes.substr(0, static_cast<size_t>(*in.binary));
     bytes.remove_prefix(static_cast<size_t>(*in.binary));
@@ -190,41 +194,40 @@ std::string known_names(const std::vector<ModelPort>& ports) {
 }
 
 DType dtype_of(const AskedInput& in, const ModelPort& port) {
-  const std::string name = one_line(in.name, 64);
   if (in.datatype == "BYTES")
-    refuse(400, "input '{}' takes {}, got BYTES", name, v2_name(port.dtype));
+    refuse(400, "input '{}' takes {}, got BYTES", said(in.name), v2_name(port.dtype));
   const auto dtype = v2_dtype(in.datatype);
   if (!dtype)
     refuse(
         400,
         "input '{}': there is no datatype '{}'; there are BOOL, UINT8, INT8, INT16, INT32, INT64, "
         "FP16, BF16, FP32 and FP64",
-        name, one_line(in.datatype, 32));
+        said(in.name), one_line(in.datatype, 32));
   if (*dtype != port.dtype)
-    refuse(400, "input '{}' takes {}, got {}", name, v2_name(port.dtype), in.datatype);
+    refuse(400, "input '{}' takes {}, got {}", said(in.name), v2_name(port.dtype), in.datatype);
   return *dtype;
 }
 
 Tensor tensor_of(const AskedInput& in, const ModelPort& port) {
-  const std::string name = one_line(in.name, 64);
   const DType dtype = dtype_of(in, port);
-  if (!in.shape) refuse(400, "input '{}' has no shape", name);
+  if (!in.shape) refuse(400, "input '{}' has no shape", said(in.name));
   int64_t count = 1;
   for (const int64_t n : *in.shape) {
     if (n > 0 && count > kMostElements / n)
-      refuse(400, "input '{}' has more than 2^31 elements", name);
+      refuse(400, "input '{}' has more than 2^31 elements", said(in.name));
     count *= n;
   }
   const Shape shape(*in.shape);
   if (in.binary) {
     const auto wanted = static_cast<size_t>(count) * size_of(dtype);
     if (in.bytes.size() != wanted)
-      refuse(400, "input '{}' of shape {} has {} bytes, got {}", name, recipe::shape_text(shape),
-             wanted, in.bytes.size());
+      refuse(400, "input '{}' of shape {} has {} bytes, got {}", said(in.name),
+             recipe::shape_text(shape), wanted, in.bytes.size());
     const Tensor x(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, {})));
     if (wanted > 0) copy_bytes(x.impl()->data, in.bytes.data(), wanted);
     return x;
   }
+  const std::string name = said(in.name);
   if (in.data.empty()) refuse(400, "input '{}' has no data", name);
   const Tensor x = in.values.defined() && in.values.dtype() == dtype
                        ? in.values
@@ -250,7 +253,8 @@ void put_output(std::string& head, const ModelPort& port, const Tensor& x, bool 
   head += ']';
   if (binary) {
     const size_t bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
-    head += ",\"parameters\":{\"binary_data_size\":" + std::to_string(bytes) + "}}";
+    head.append(",\"parameters\":{\"binary_data_size\":").append(std::to_string(bytes));
+    head += "}}";
     return;
   }
   if (x.dtype() == DType::f16 || x.dtype() == DType::bf16)
@@ -263,10 +267,12 @@ void put_output(std::string& head, const ModelPort& port, const Tensor& x, bool 
 
 HttpResponse answer_of(const ModelVersion& v, const std::string& id,
                        const std::vector<std::pair<size_t, bool>>& wanted, const JobResult& r) {
+  constexpr size_t kUsual = 384;
   HttpResponse out;
   std::string& body = out.body;
-  body =
-      "{\"model_name\":\"" + v.name + "\",\"model_version\":\"" + std::to_string(v.version) + "\"";
+  body.reserve(kUsual);
+  body.append("{\"model_name\":\"").append(v.name);
+  body.append("\",\"model_version\":\"").append(std::to_string(v.version)).append("\"");
   if (!id.empty()) {
     body += ",\"id\":";
     write_text(body, id);
