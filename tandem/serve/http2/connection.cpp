@@ -247,7 +247,7 @@ std::string_view Http2Connection::to_send(int32_t id, size_t most, bool& ended) 
 
 HttpHeaders Http2Connection::trailers(int32_t id) {
   Stream* s = find(id);
-  return s ? s->trailers : HttpHeaders{};
+  return s ? std::move(s->trailers) : HttpHeaders{};
 }
 
 void Http2Connection::sent(int32_t id, size_t n) {

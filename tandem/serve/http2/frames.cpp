@@ -160,11 +160,16 @@ struct Http2Frames::State {
 
   static std::vector<nghttp2_nv> pairs(const HttpHeaders& headers) {
     std::vector<nghttp2_nv> out;
+    out.reserve(headers.size());
     const auto bytes = [](const std::string& s) {
       return reinterpret_cast<uint8_t*>(const_cast<char*>(s.data()));
     };
-    for (const auto& [name, value] : headers)
-      out.push_back({bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE});
+    for (const auto& [name, value] : headers) {
+      // Values that do not come again would drive those that do out of the table.
+      const bool once = name == "tandem-timing";
+      const uint8_t flags = once ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
+      out.push_back({bytes(name), bytes(value), name.size(), value.size(), flags});
+    }
     return out;
   }
   static nghttp2_data_provider provider() {
