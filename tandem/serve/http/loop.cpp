@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <utility>
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -24,8 +23,6 @@ constexpr size_t kMostUnsent = size_t{1}
                                << 20;  // more pipelined requests wait while this much is unsent
 constexpr size_t kLarge = size_t{16} << 10;  // bodies that are sent from where they are
 constexpr Seconds kTick = 0.2;
-
-thread_local HttpLoop* loop_here = nullptr;
 
 /// A request that came over a connection of the loop.
 class LoopExchange : public HttpExchange {
@@ -125,17 +122,9 @@ void HttpLoop::look_at_clock() {
   now_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-HttpLoop* HttpLoop::of_this_thread() { return loop_here; }
-
-bool at_end_of_turn(std::function<void()> task) {
-  HttpLoop* loop = HttpLoop::of_this_thread();
-  if (loop) loop->put_off(std::move(task));
-  return loop != nullptr;
-}
-
 void HttpLoop::run() {
   mail_->thread.store(std::this_thread::get_id());
-  loop_here = this;
+  of_this_thread() = this;
   look_at_clock();
   std::vector<epoll_event> ready(256);
   while (!drained()) {
@@ -166,18 +155,8 @@ void HttpLoop::run() {
     end_turn();
   }
   end_turn();
-  loop_here = nullptr;
+  of_this_thread() = nullptr;
   mail_->thread.store(std::thread::id());
-}
-
-// Run what was put off, and send what it and others answered; that may let in requests which have
-// been read already.
-void HttpLoop::end_turn() {
-  do {
-    for (const std::function<void()>& task : std::exchange(put_off_, {})) task();
-    write_touched();
-    closed_.clear();
-  } while (!put_off_.empty());
 }
 
 void HttpLoop::accept_all() {

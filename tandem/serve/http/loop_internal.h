@@ -51,7 +51,7 @@ class HttpLoop {
   /// From the loop's thread.
   void put_off(std::function<void()> task) { put_off_.push_back(std::move(task)); }
   /// The loop whose thread this is; nullptr on other threads.
-  static HttpLoop* of_this_thread();
+  static HttpLoop*& of_this_thread();
 
   const HttpOptions options;
   int port = 0;

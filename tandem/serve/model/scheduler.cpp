@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/graph/context.h"
@@ -40,6 +41,29 @@ Tensor rows_of(const Tensor& y, int64_t from, int64_t rows) {
   const int64_t bytes = from * (t.numel / y.size(0)) * static_cast<int64_t>(size_of(y.dtype()));
   return Tensor(Ref<detail::TensorImpl>::adopt(
       detail::new_view(t, shape, t.strides, static_cast<char*>(t.data) + bytes, y.dtype())));
+}
+
+// As cat(): most are small, and it costs more than they do.
+Tensor joined(const std::vector<Tensor>& parts) {
+  const detail::TensorImpl& first = *parts[0].impl();
+  int64_t rows = 0;
+  for (const Tensor& x : parts) {
+    bool plain = x.is_contiguous() && is_host(x.device()) && x.dim() > 0 &&
+                 x.dtype() == first.dtype && x.dim() == first.shape.rank();
+    for (int d = 1; plain && d < x.dim(); ++d) plain = x.shape()[d] == first.shape[d];
+    if (!plain) return cat(parts, 0);
+    rows += x.size(0);
+  }
+  Shape shape = first.shape;
+  shape[0] = rows;
+  const Tensor out(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, first.dtype, {})));
+  auto* to = static_cast<char*>(out.impl()->data);
+  for (const Tensor& x : parts) {
+    const size_t bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+    copy_bytes(to, x.data_ptr(), bytes);
+    to += bytes;
+  }
+  return out;
 }
 
 double between(Clock::time_point a, Clock::time_point b) {
@@ -247,13 +271,17 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
   std::vector<Tensor> outputs;
   std::vector<StepRun> steps;
   try {
+    const int64_t filled = model_->filled(rows);
     std::vector<Tensor> inputs;
     for (size_t i = 0; i < batch[0].job.inputs.size(); ++i) {
       std::vector<Tensor> parts;
+      parts.reserve(static_cast<size_t>(filled));
       for (const Waiting& w : batch) parts.push_back(w.job.inputs[i]);
-      inputs.push_back(cat(parts, 0));
+      const Tensor last = rows_of(parts.back(), batch.back().job.rows - 1, 1);
+      parts.insert(parts.end(), static_cast<size_t>(filled - rows), last);
+      inputs.push_back(joined(parts));
     }
-    outputs = model_->run(instance, inputs, rows, &steps);
+    outputs = model_->run(instance, inputs, filled, &steps);
     for (const Tensor& y : outputs) detail::readable(y);
   } catch (const std::exception&) {
     return false;
