@@ -49,7 +49,7 @@ Tensor quick_list(JsonCursor& json) {
 class ArrayReader {
  public:
   ArrayReader(std::string_view json, DType dtype, std::string_view name, bool nonfinite)
-      : cursor_(json, name, 64), dtype_(dtype), name_(name), nonfinite_(nonfinite) {
+      : cursor_(json, name), dtype_(dtype), name_(name), nonfinite_(nonfinite) {
     bytes_.resize(std::min<size_t>(json.size() / 2, size_t{1} << 16));
   }
 

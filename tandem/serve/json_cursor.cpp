@@ -29,8 +29,20 @@ bool is_ascii(std::string_view s) {
 
 }  // namespace
 
-JsonCursor::JsonCursor(std::string_view text, std::string_view what, size_t depth)
-    : text_(text), what_(what), most_depth_(depth) {
+bool JsonKeys::add(std::string_view key, bool lasting) {
+  constexpr size_t kFew = 16;
+  const bool known =
+      many_.empty() ? std::find(few_.begin(), few_.end(), key) != few_.end() : many_.count(key) > 0;
+  if (known) return false;
+  if (!lasting) key = own_.emplace_front(key);
+  if (many_.empty() && few_.size() == kFew) many_.insert(few_.begin(), few_.end());
+  if (!many_.empty()) return many_.insert(key).second;
+  if (few_.empty()) few_.reserve(kFew);
+  few_.push_back(key);
+  return true;
+}
+
+JsonCursor::JsonCursor(std::string_view text, std::string_view what) : text_(text), what_(what) {
   TD_CHECK(is_ascii(text) || io::is_utf8(text), Format, "{}: the text is not UTF-8", what);
 }
 
@@ -43,41 +55,39 @@ void JsonCursor::open(char bracket) {
     fail(at_ >= text_.size() ? "the text ends early"
          : bracket == '{'    ? "expected an object"
                              : "expected a list");
-  if (levels_.size() >= most_depth_) fail(fmt::format("more than {} levels", most_depth_));
-  levels_.push_back({bracket == '{' ? '}' : ']'});
+  if (depth_ >= kMostDepth) fail(fmt::format("more than {} levels", kMostDepth));
+  levels_[depth_++] = {bracket == '{' ? '}' : ']'};
   ++at_;
 }
 
 bool JsonCursor::next_item() {
   const char c = peek();
-  Level& level = levels_.back();
-  if (c == level.end) {
+  if (c == level().end) {
     ++at_;
-    levels_.pop_back();
+    --depth_;
     return false;
   }
   if (c == ']' || c == '}') fail("brackets do not match");
-  if (!level.first) {
+  if (!level().first) {
     if (c != ',')
       fail(c == '\0' ? "the text ends early" : "expected a comma or the end of the list");
     ++at_;
     const char next = peek();
     if (next == ']' || next == '}') fail("a comma before the end");
   }
-  level.first = false;
+  level().first = false;
   return true;
 }
 
-std::optional<std::string> JsonCursor::next_key(std::vector<std::string>* keys) {
+std::optional<std::string_view> JsonCursor::next_key(JsonKeys* keys) {
   if (!next_item()) return std::nullopt;
   if (peek() != '"') fail("expected a key");
-  std::string key = read_string();
+  const std::string_view key = string_view(escaped_);
   if (peek() != ':') fail("expected a colon");
   ++at_;
   if (keys) {
-    if (std::find(keys->begin(), keys->end(), key) != keys->end())
-      fail("the key '" + key.substr(0, 100) + "' is given twice");
-    keys->push_back(key);
+    if (!keys->add(key, key.data() != escaped_.data()))
+      fail(fmt::format("the key '{}' is given twice", key.substr(0, 100)));
   }
   return key;
 }
@@ -118,10 +128,21 @@ void JsonCursor::unicode(std::string& out) {
   put(0x80 | (code & 63));
 }
 
-std::string JsonCursor::read_string() {
+std::string_view JsonCursor::string_view(std::string& room) {
   if (peek() != '"') fail("expected a string");
-  ++at_;
-  std::string out;
+  const size_t from = ++at_;
+  const auto plain = [](char c) {
+    return c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 32;
+  };
+  while (at_ < text_.size() && plain(text_[at_])) ++at_;
+  if (at_ < text_.size() && text_[at_] == '"') return text_.substr(from, at_++ - from);
+  room = text_.substr(from, at_ - from);
+  unescape(room);
+  return room;
+}
+
+// The rest of a string, from the first thing in it that does not stand for itself.
+void JsonCursor::unescape(std::string& out) {
   for (;;) {
     const size_t from = at_;
     while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&
@@ -132,7 +153,7 @@ std::string JsonCursor::read_string() {
     const char c = text_[at_];
     if (c != '\\' && c != '"') fail("a control character in a string");
     ++at_;
-    if (c == '"') return out;
+    if (c == '"') return;
     constexpr std::string_view kCodes = "\"\\/bfnrt", kMeant = "\"\\/\b\f\n\r\t";
     const char code = at_ < text_.size() ? text_[at_] : '\0';
     ++at_;
@@ -189,12 +210,12 @@ int64_t JsonCursor::read_int() {
 
 std::string_view JsonCursor::skip(bool nonfinite) {
   peek();
-  const size_t from = at_, outside = levels_.size();
+  const size_t from = at_, outside = depth_;
   do {
-    if (levels_.size() > outside) {
+    if (depth_ > outside) {
       if (!next_item()) continue;
-      if (levels_.back().end == '}') {
-        read_string();
+      if (level().end == '}') {
+        string_view(escaped_);
         if (peek() != ':') fail("expected a colon");
         ++at_;
       } else if (take_numbers([](const JsonNumber&) { return true; }) > 0) {
@@ -205,10 +226,10 @@ std::string_view JsonCursor::skip(bool nonfinite) {
     if (c == '{' || c == '[')
       open(c);
     else if (c == '"')
-      read_string();
+      string_view(escaped_);
     else
       read_word(nonfinite);
-  } while (levels_.size() > outside);
+  } while (depth_ > outside);
   return text_.substr(from, at_ - from);
 }
 
@@ -216,6 +237,13 @@ void JsonCursor::finish() {
   if (peek() != '\0' || at_ < text_.size()) fail("something follows the value");
 }
 
-void write_text(std::string& out, std::string_view text) { out += io::quote_json(text); }
+void write_text(std::string& out, std::string_view text) {
+  const bool plain = std::all_of(
+      text.begin(), text.end(), [](char c) { return c >= 32 && c < 127 && c != '"' && c != '\\'; });
+  if (plain)
+    out.append("\"").append(text).append("\"");
+  else
+    out += io::quote_json(text);
+}
 
 }  // namespace tandem::serve

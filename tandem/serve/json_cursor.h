@@ -4,9 +4,12 @@
 // nothing a client sends exhausts the stack.
 #pragma once
 
+#include <array>
+#include <forward_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "tandem/serve/json_number.h"
@@ -14,10 +17,24 @@
 
 namespace tandem::serve {
 
+/// The keys of an object, to find one that is given twice.
+class JsonKeys {
+ public:
+  /// False where it is there already. `lasting`: the text stays where it is.
+  bool add(std::string_view key, bool lasting);
+
+ private:
+  std::vector<std::string_view> few_;
+  std::unordered_set<std::string_view> many_;  ///< all of them, where there are more than a few
+  std::forward_list<std::string> own_;
+};
+
 class TD_API JsonCursor {
  public:
-  /// `what` stands in messages. Throws Format unless the text is UTF-8.
-  explicit JsonCursor(std::string_view text, std::string_view what = "JSON", size_t depth = 64);
+  static constexpr size_t kMostDepth = 64;
+  /// `what` stands in messages and outlives the cursor, as the text does. Throws Format unless the
+  /// text is UTF-8.
+  explicit JsonCursor(std::string_view text, std::string_view what = "JSON");
 
   /// The next character that is not a blank, not consumed; 0 at the end.
   char peek() {
@@ -26,12 +43,12 @@ class TD_API JsonCursor {
   }
   /// Consumes '{' or '['.
   void open(char bracket);
-  /// Inside an object: the next key, or nothing after the last one. Throws for a key seen before
-  /// only if `keys` is given.
-  std::optional<std::string> next_key(std::vector<std::string>* keys = nullptr);
+  /// Inside an object: the next key, or nothing after the last one; it stands until the next text
+  /// is read. Throws for a key seen before only if `keys` is given.
+  std::optional<std::string_view> next_key(JsonKeys* keys = nullptr);
   /// Inside an array: is there another item? Consumes the comma.
   bool next_item();
-  std::string read_string();
+  std::string read_string() { return std::string(string_view(escaped_)); }
   bool read_bool();
   int64_t read_int();
   /// The number at the next character, consumed; of length 0, nothing consumed, where there is
@@ -53,18 +70,22 @@ class TD_API JsonCursor {
   [[noreturn]] void fail(std::string_view why) const;
 
  private:
+  /// A string, consumed: as it stands in the text where nothing in it is escaped, else in `room`.
+  std::string_view string_view(std::string& room);
+  void unescape(std::string& out);
   static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
   static bool ends_value(char c) { return is_blank(c) || c == ',' || c == ']' || c == '}'; }
   void unicode(std::string& out);
-  std::string_view text_;
-  std::string what_;
+  std::string_view text_, what_;
   size_t at_ = 0;
-  size_t most_depth_;
   struct Level {
-    char end;           ///< the bracket that closes it
+    char end = 0;       ///< the bracket that closes it
     bool first = true;  ///< nothing has been read in it
   };
-  std::vector<Level> levels_;
+  Level& level() { return levels_[depth_ - 1]; }
+  std::array<Level, kMostDepth> levels_;
+  size_t depth_ = 0;  ///< levels that are open
+  std::string escaped_;
 };
 
 template <class Take>

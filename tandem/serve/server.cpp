@@ -233,22 +233,23 @@ ModelVersionPtr version_of_step(const ModelVersionPtr& v, const SequenceAsk& seq
 }
 
 void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
-                std::vector<Tensor> inputs, double timeout,
-                std::function<void(const JobResult&)> done, const SequenceAsk& sequence) {
+                std::vector<Tensor> inputs, double timeout, std::function<void(JobResult)> done,
+                const SequenceAsk& sequence) {
   if (!v->sequences && !sequence.id.empty())
     refuse(400, "'sequence_id': model '{}' keeps no state between requests", v->name);
   if (exchange->trace || exchange->access)
     done = [v = v.get(), trace = exchange->trace, access = exchange->access,
-            done = std::move(done)](const JobResult& r) {
+            done = std::move(done)](JobResult r) {
       if (trace) trace->ran(v->name, v->version, r);
       if (access) access->ran(v->name, v->version, r);
-      done(r);
+      done(std::move(r));
     };
   Job job;
   job.rows = check_inputs(*v, inputs);
   job.inputs = std::move(inputs);
   job.timeout = timeout > 0 ? timeout : v->settings.timeout_ms / 1000;
   job.gone = [e = exchange] { return e->gone(); };
+  job.owner = v;
   if (v->traffic && v->traffic->shadow() && v->traffic->shadow() != v)
     // The client has its answer before the copy is made.
     job.done = [v, inputs = job.inputs, done = std::move(done)](const JobResult& r) {
@@ -256,15 +257,21 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
       if (r.status == 200 && !r.kept) v->traffic->copy(inputs, r.outputs);
     };
   else
-    job.done = [v, done = std::move(done)](const JobResult& r) { done(r); };
+    job.done = std::move(done);
   if (v->sequences) return run_step(exchange, v, std::move(job), sequence);
   if (answer_from_cache(v, job)) return;
   v->scheduler->submit(std::move(job), exchange->on_loop());
 }
 
 std::string timing_text(const JobResult& r) {
-  return fmt::format("queue={}us;compute={}us;batch={}{}", std::llround(r.queue_seconds * 1e6),
-                     std::llround(r.compute_seconds * 1e6), r.batch, r.kept ? ";cache=hit" : "");
+  using namespace std::string_view_literals;
+  const auto microseconds = [](double s) { return std::to_string(std::llround(s * 1e6)); };
+  std::string out;
+  out.reserve(64);
+  out.append("queue="sv).append(microseconds(r.queue_seconds)).append("us;compute="sv);
+  out.append(microseconds(r.compute_seconds)).append("us;batch="sv).append(std::to_string(r.batch));
+  if (r.kept) out.append(";cache=hit"sv);
+  return out;
 }
 
 void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
@@ -415,9 +422,9 @@ struct Server::State {
       std::string reason;
       if (const int status = inflate_body(e->request, options.http.limits, reason))
         refuse(status, "{}", reason);
-      const auto path = path_segments(r.path);
+      auto path = path_segments(r.path);
       if (!path) refuse(404, "there is nothing at this path");
-      call.path = *path;
+      call.path = std::move(*path);
       if (recorder && r.method == "POST" && scope_of(r, options.health_route) == KeyScope::infer)
         call.recorded = recorder->begin(e->request);
       route(call);

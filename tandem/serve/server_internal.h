@@ -63,11 +63,11 @@ ModelVersionPtr default_version(const Call& call);
 
 /// Checks ranks and sizes of inputs in the model's order; gives their rows. Throws Refusal.
 int64_t check_inputs(const ModelVersion& v, const std::vector<Tensor>& inputs);
-/// Run; `done` gets the result on any thread. `timeout` in seconds, 0: the model's. `sequence`:
-/// that it is a step of.
+/// Run; `done` gets the result on any thread, while `v` is kept. `timeout` in seconds, 0: the
+/// model's. `sequence`: that it is a step of.
 void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
-                std::vector<Tensor> inputs, double timeout,
-                std::function<void(const JobResult&)> done, const SequenceAsk& sequence = {});
+                std::vector<Tensor> inputs, double timeout, std::function<void(JobResult)> done,
+                const SequenceAsk& sequence = {});
 /// The version that a step of a sequence runs on: that which the sequence began with, else `v`.
 ModelVersionPtr version_of_step(const ModelVersionPtr& v, const SequenceAsk& sequence);
 /// "queue=12us;compute=850us;batch=4"

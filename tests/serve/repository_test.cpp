@@ -3,6 +3,7 @@
 // rows alone, and that each request is answered once.
 #include "tandem/serve/model/repository.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -336,7 +337,100 @@ TEST(Scheduler, AFreeFastModelAnswersOnTheCallersThread) {
   EXPECT_EQ(sent.count, 1);
 }
 
+// Requests that a loop read in one turn, as its handlers submit them: `done` of each has the last
+// hold on its scheduler, as requests have on a version that was replaced.
+TEST(Scheduler, JobsOfOneTurnRunTogetherAtItsEnd) {
+  const auto model = servable(scale_model(2), {.max_batch = 8});
+  ASSERT_TRUE(model->batched()) << model->note();
+  if (model->seconds_of_one() > 40e-6) GTEST_SKIP() << "this machine is slow today";
+  constexpr int kJobs = 21;
+  Sent sent;
+  std::thread::id loop;
+  std::vector<std::thread::id> ran_on;
+  int at_once = -1;
+  HttpServer server({}, [&](const HttpExchangePtr& e) {
+    loop = std::this_thread::get_id();
+    auto s = std::make_shared<Scheduler>(model, SchedulerOptions{});
+    std::weak_ptr<Scheduler> last = s;
+    for (int i = 0; i < kJobs; ++i) {
+      Job job = sent.job({full({1, 4}, i)});
+      job.owner = s;
+      job.gone = [i] { return i == 18; };
+      job.done = [&, e, done = std::move(job.done), end = i == kJobs - 1](JobResult r) {
+        ran_on.push_back(std::this_thread::get_id());
+        done(std::move(r));
+        if (end) e->answer({});
+      };
+      s->submit(std::move(job), true);
+    }
+    at_once = sent.count;
+    s.reset();
+    EXPECT_FALSE(last.expired());
+  });
+  std::thread serving([&] { server.run(); });
+  EXPECT_EQ(HttpClient("127.0.0.1", server.port()).get("/").status, 200);
+  server.drain(0, 5);
+  serving.join();
+  EXPECT_EQ(at_once, 16);  // two full batches do not wait
+  ASSERT_EQ(sent.count, kJobs);
+  for (size_t i = 0; i < kJobs; ++i) EXPECT_EQ(ran_on[i], loop);
+  EXPECT_EQ(sent.with(499), 1);
+  for (const JobResult& r : sent.results) {
+    if (r.status == 499) continue;
+    ASSERT_EQ(r.status, 200) << r.error;
+    EXPECT_EQ(r.outputs[0].shape().to_string(), "[1, 4]");
+  }
+  // Cancelled ones are answered before the batch runs.
+  const auto twice = [&](size_t i) {
+    return sent.results[i].outputs[0].select(1, 3).item<float>();
+  };
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(sent.results[i].batch, 8);
+    EXPECT_EQ(twice(i), 2 * static_cast<float>(i));
+  }
+  EXPECT_EQ(sent.results[16].status, 499);
+  EXPECT_EQ(sent.results[17].batch, 4);
+  const float rest[] = {16, 17, 19, 20};
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(twice(17 + i), 2 * rest[i]);
+}
+
 // ---- under load
+
+// Each of many connections sends several requests at once, some of them leave before the answers:
+// answers are those of their requests, in their order.
+TEST(ServingUnderLoad, PipelinedRequestsOfOneTurnKeepTheirOrder) {
+  const TempFolder t;
+  put_model(t / "m/1/model.onnx", scale_model(2, 1));
+  Running server({.models = t.path().string()});
+  constexpr int kConnections = 12, kEach = 20;
+  const auto body = [](int n) {
+    return fmt::format(
+        "{{\"inputs\":[{{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,1],\"data\":[{}]}}]}}",
+        n);
+  };
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int c = 0; c < kConnections; ++c) clients.push_back(server.client());
+  for (int c = 0; c < kConnections; ++c) {
+    std::string all;
+    for (int k = 0; k < kEach; ++k)
+      all += request_text("POST", "/v2/models/m/infer", "x", body(c * kEach + k), {});
+    clients[static_cast<size_t>(c)]->send(all);
+    if (c % 4 == 3) clients[static_cast<size_t>(c)].reset();
+  }
+  for (int c = 0; c < kConnections; ++c)
+    for (int k = 0; c % 4 != 3 && k < kEach; ++k) {
+      const HttpResponse r = clients[static_cast<size_t>(c)]->receive();
+      EXPECT_EQ(r.status, 200);
+      const std::string want = fmt::format("\"data\":[{}.0]", 2 * (c * kEach + k));
+      EXPECT_TRUE(has(r.body, want)) << r.body;
+    }
+  const ModelVersionPtr v = server->repository().find("m");
+  server->drain(0, 5);
+  server.join();
+  const JobCounts& n = v->scheduler->counts();
+  EXPECT_GE(n.ok, static_cast<uint64_t>(kConnections / 4 * 3 * kEach));
+  EXPECT_EQ(n.accepted, n.ok + n.cancelled);
+}
 
 TEST(ServingUnderLoad, ReloadsLoseNoRequest) {
   const TempFolder t;

@@ -3,6 +3,7 @@
 // healthy, and one tensor has the same bits in whatever form it comes.
 #include "tandem/serve/server.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,12 +62,38 @@ class Serving : public ::testing::Test {
 TempFolder* Serving::folder_ = nullptr;
 Running* Serving::server_ = nullptr;
 
+// An object's beginning. Each key is looked for among those before it.
+std::string many_keys(int n) {
+  std::string out = "{\"k\":0";
+  for (int i = 0; i < n; ++i) out += ",\"k" + std::to_string(i) + "\":0";
+  return out;
+}
+
 struct BadBody {
   const char* name;
   std::string body;
   const char* says;
   int status = 400;
 };
+
+// Clients repeat what stands before the bytes of their tensors: the answer is that of the bytes.
+TEST_F(Serving, OneHeadAsksForManyTensors) {
+  const std::string head =
+      "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],"
+      "\"parameters\":{\"binary_data_size\":16}}]}";
+  const HttpHeaders length{{"Inference-Header-Content-Length", std::to_string(head.size())}};
+  const auto client = server_->client();
+  const auto ask = [&](const std::string& bytes, const char* model = "scale") {
+    return client->post("/v2/models/" + std::string(model) + "/infer", head + bytes, length);
+  };
+  for (const float n : {1.0F, 2.0F, 5.0F}) {
+    EXPECT_TRUE(
+        has(ask(raw_floats({n, 0, 0, n})).body, fmt::format("[{0:.1f},0.0,0.0,{0:.1f}]", 3 * n)));
+    EXPECT_TRUE(has(ask(raw_floats({n})).body, "expects 16 bytes of the 4 that are left"));
+    EXPECT_TRUE(has(ask("", "pair").body, "expects 16 bytes of the 0 that are left"));
+    EXPECT_TRUE(has(ask(raw_floats({n, 0, 0, n}), "pair").body, "the model has no input 'x'"));
+  }
+}
 
 // Rows 1 to 25 of the list of bad inputs.
 TEST_F(Serving, BadV2BodiesGetTheirAnswer) {
@@ -85,6 +112,9 @@ TEST_F(Serving, BadV2BodiesGetTheirAnswer) {
       {"7 missing input", "{\"inputs\":[]}", "'x' is missing"},
       {"8 twice", good(x + "," + x), "given twice"},
       {"8 key twice", "{\"inputs\":[],\"inputs\":[]}", "given twice"},
+      {"8 key twice, escaped", "{\"inputs\":[],\"\\u0069nputs\":[]}", "'inputs' is given twice"},
+      {"8 key twice among many", many_keys(20000) + ",\"k7\":0}", "'k7' is given twice"},
+      {"8 many keys", many_keys(100000) + "}", "no 'inputs'"},
       {"9 output twice", good(x, ",\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}]"), "twice"},
       {"9 unknown output", good(x, ",\"outputs\":[{\"name\":\"q\"}]"), "it has 'y'"},
       {"10 datatype FLOAT", good(input_of("[1,4]", "[1,2,3,4]", "FLOAT")), "there are BOOL"},

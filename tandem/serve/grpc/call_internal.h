@@ -70,7 +70,7 @@ class MessageStream : public std::enable_shared_from_this<MessageStream> {
 };
 
 struct GrpcMethod {
-  const char* path;
+  std::string_view path;
   /// Of a call with one message; what it throws is its answer.
   void (*call)(const GrpcCall& call, std::string_view message) = nullptr;
   MessageStream::Handler streamed = nullptr;

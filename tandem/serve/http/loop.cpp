@@ -118,16 +118,19 @@ HttpLoop::~HttpLoop() {
     if (fd >= 0) ::close(fd);
 }
 
-Seconds HttpLoop::now() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+void HttpLoop::look_at_clock() {
+  now_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 void HttpLoop::run() {
   mail_->thread.store(std::this_thread::get_id());
+  of_this_thread() = this;
+  look_at_clock();
   std::vector<epoll_event> ready(256);
   while (!drained()) {
     const int n = epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()),
                              static_cast<int>(kTick * 1000));
+    look_at_clock();
     for (int i = 0; i < n; ++i) {
       const uint64_t id = ready[static_cast<size_t>(i)].data.u64;
       const uint32_t events = ready[static_cast<size_t>(i)].events;
@@ -147,12 +150,12 @@ void HttpLoop::run() {
       }
     }
     if (reloads.load() != reloaded_) reload();
-    write_touched();
-    closed_.clear();
+    end_turn();
     if (now() - timed_at_ >= kTick) keep_time();
-    write_touched();
-    closed_.clear();
+    end_turn();
   }
+  end_turn();
+  of_this_thread() = nullptr;
   mail_->thread.store(std::thread::id());
 }
 
@@ -328,10 +331,10 @@ void HttpLoop::dispatch(Connection& c) {
   c.old = r.old;
   c.head_only = r.method == "HEAD";
   c.waiting = exchange;
-  if (goes_beside(r))
-    put_beside(std::move(exchange));
-  else
-    call(exchange);
+  if (goes_beside(r)) return put_beside(std::move(exchange));
+  dispatching_ = c.id;
+  call(exchange);
+  dispatching_ = 0;
 }
 
 bool HttpLoop::goes_beside(const HttpRequest& r) const {
@@ -374,6 +377,7 @@ void HttpLoop::answered(uint64_t id, HttpResponse response) {
   const auto at = connections_.find(id);
   if (at == connections_.end() || !at->second->handling) return;
   put(*at->second, std::move(response));
+  if (id != dispatching_) touched_.push_back(id);  // else what handles it also sends
 }
 
 const std::string& HttpLoop::date() {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -47,6 +48,10 @@ class HttpLoop {
   /// A piece of an answer over HTTP/2. The connection itself: nullptr where it is closed.
   void answered_http2(Mailbox::Letter letter);
   Http2Connection* http2_of(uint64_t id);
+  /// From the loop's thread.
+  void put_off(std::function<void()> task) { put_off_.push_back(std::move(task)); }
+  /// The loop whose thread this is; nullptr on other threads.
+  static HttpLoop*& of_this_thread();
 
   const HttpOptions options;
   int port = 0;
@@ -86,12 +91,15 @@ class HttpLoop {
   bool read_http2(Connection& c, std::string_view bytes);
   void open_http2(Connection& c);
   void write_http2(Connection& c);
+  void end_turn();
   void write_touched();
   void keep_time_http2(Connection& c);
   void end_http2(bool last);
   const std::string& date();
   void work();
-  Seconds now() const;
+  /// The turn's: nothing that is timed here needs more.
+  Seconds now() const { return now_; }
+  void look_at_clock();
 
   HttpHandler handler_;
   HttpRefusal refusal_;
@@ -103,7 +111,10 @@ class HttpLoop {
   std::vector<std::unique_ptr<Connection>> closed_;  ///< in this turn of the loop
   uint64_t next_id_ = 16;                            ///< below: the listener and the eventfd
   size_t in_flight_ = 0;
-  std::vector<uint64_t> touched_;  ///< connections of HTTP/2 that may have something to send
+  std::vector<uint64_t> touched_;               ///< connections that may have something to send
+  std::vector<std::function<void()>> put_off_;  ///< to the end of the turn
+  uint64_t dispatching_ = 0;                    ///< the connection whose request is being handled
+  Seconds now_ = 0;                             ///< when the turn began
   std::shared_ptr<Mailbox> mail_ = std::make_shared<Mailbox>();
   std::string date_;
   Seconds date_at_ = -1, drain_at_ = -1, timed_at_ = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tandem/serve/http/loop_internal.h"
+#include "tandem/serve/http2/connection_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -38,6 +39,27 @@ void Mailbox::post_all(std::vector<Letter> more) {
   else
     std::move(more.begin(), more.end(), std::back_inserter(letters));
   if (first) loop->wake_up();
+}
+
+HttpLoop*& HttpLoop::of_this_thread() {
+  thread_local HttpLoop* loop = nullptr;
+  return loop;
+}
+
+bool at_end_of_turn(std::function<void()> task) {
+  HttpLoop* loop = HttpLoop::of_this_thread();
+  if (loop) loop->put_off(std::move(task));
+  return loop != nullptr;
+}
+
+// Run what was put off, and send what it and others answered; that may let in requests which have
+// been read already.
+void HttpLoop::end_turn() {
+  do {
+    for (const std::function<void()>& task : std::exchange(put_off_, {})) task();
+    write_touched();
+    closed_.clear();
+  } while (!put_off_.empty());
 }
 
 AnswersTogether::AnswersTogether() { ++held.depth; }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/http/parser.h"
+#include "tandem/base/append_bytes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstring>
 
 #include "tandem/base/ascii.h"
@@ -12,14 +15,37 @@ namespace tandem::serve {
 namespace {
 
 // Characters of a token: methods and names of headers.
+constexpr std::array<bool, 256> kOfTokens = [] {
+  std::array<bool, 256> out{};
+  for (const char c : std::string_view("!#$%&'*+-.^_`|~"))
+    out[static_cast<unsigned char>(c)] = true;
+  for (unsigned char c = '0'; c <= '9'; ++c) out[c] = true;
+  for (unsigned char c = 'a'; c <= 'z'; ++c) out[c] = out[c - 'a' + 'A'] = true;
+  return out;
+}();
 bool is_token(std::string_view s) {
-  static constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
-  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           kMarks.find(c) != std::string_view::npos;
-  });
+  bool all = !s.empty();
+  for (const char c : s) all = all && kOfTokens[static_cast<unsigned char>(c)];
+  return all;
 }
 bool is_plain(char c) { return static_cast<unsigned char>(c) >= 32 && c != 127; }
+
+// Nothing but characters that can be seen, blanks and tabs: mostly eight of them at a time.
+bool is_plain_line(std::string_view s) {
+  constexpr uint64_t kOnes = 0x0101010101010101U, kHigh = 0x80 * kOnes;
+  const auto slow = [](std::string_view part) {
+    return std::all_of(part.begin(), part.end(), [](char c) { return is_plain(c) || c == '\t'; });
+  };
+  size_t at = 0;
+  for (; at + 8 <= s.size(); at += 8) {
+    uint64_t word;
+    std::memcpy(&word, s.data() + at, 8);
+    const uint64_t deleted = word ^ 127 * kOnes;
+    const uint64_t odd = ((word - 32 * kOnes) & ~word) | ((deleted - kOnes) & ~deleted);
+    if ((odd & kHigh) != 0 && !slow(s.substr(at, 8))) return false;
+  }
+  return slow(s.substr(at));
+}
 
 }  // namespace
 
@@ -70,8 +96,7 @@ size_t HttpParser::feed(std::string_view bytes) {
     if (whole.empty() || whole.back() != '\r')
       return fail(400, "a line ends without a carriage return"), at;
     whole.remove_suffix(1);
-    if (!std::all_of(whole.begin(), whole.end(), [](char c) { return is_plain(c) || c == '\t'; }))
-      return fail(400, "a line of the head holds a control character"), at;
+    if (!is_plain_line(whole)) return fail(400, "a line of the head holds a control character"), at;
     line(whole);
     partial_.clear();
   }
@@ -120,6 +145,8 @@ void HttpParser::first_line(std::string_view text) {
   request_.keep_alive = !request_.old;
   if (!set_target(target)) return fail(400, "the target is not a path");
   state_ = State::header;
+  constexpr size_t kUsual = 8;
+  request_.headers.reserve(kUsual);
 }
 
 // "/path?query", or in the form for proxies "http://host/path".
@@ -134,7 +161,8 @@ bool HttpParser::set_target(std::string_view target) {
   const size_t mark = std::min(target.find('?'), target.size());
   request_.path = std::string(target.substr(0, mark));
   request_.query = std::string(target.substr(std::min(mark + 1, target.size())));
-  return target == "*" || path_segments(request_.path).has_value();
+  // Escapes alone can be damaged.
+  return request_.path.find('%') == std::string::npos || path_segments(request_.path).has_value();
 }
 
 void HttpParser::header(std::string_view text) {
@@ -219,7 +247,7 @@ void HttpParser::chunk_size(std::string_view text) {
 
 size_t HttpParser::take_body(std::string_view bytes) {
   const size_t n = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
-  request_.body.append(bytes.data(), n);
+  append_bytes(request_.body, bytes.substr(0, n));
   left_ -= n;
   if (left_ == 0) state_ = state_ == State::body ? State::done : State::chunk_end;
   return n;

@@ -88,6 +88,11 @@ class TD_API AnswersTogether {
   AnswersTogether& operator=(const AnswersTogether&) = delete;
 };
 
+/// On a loop's thread: `task` is called there when the loop has read what had come, before it waits
+/// for more, so that what came together can be worked on together. False on other threads, where
+/// nothing is kept of it. It must not throw.
+TD_API bool at_end_of_turn(std::function<void()> task);
+
 /// What it throws becomes a 500.
 using HttpHandler = std::function<void(const HttpExchangePtr&)>;
 /// The answer to what never became a request: a body in the protocol's form.

@@ -32,11 +32,12 @@ std::string http_date() {
 
 void put_head(std::string& out, const HttpResponse& r, bool old, bool close,
               const std::string& date, bool pieces) {
+  using namespace std::string_view_literals;  // whose sizes are known
   const auto put = [&out](std::string_view name, std::string_view value) {
-    out.append(name).append(": ").append(value).append("\r\n");
+    out.append(name).append(": "sv).append(value).append("\r\n"sv);
   };
-  out.append(old ? "HTTP/1.0 " : "HTTP/1.1 ").append(std::to_string(r.status)).append(" ");
-  out.append(status_text(r.status)).append("\r\n");
+  out.append(old ? "HTTP/1.0 "sv : "HTTP/1.1 "sv).append(std::to_string(r.status)).append(" "sv);
+  out.append(status_text(r.status)).append("\r\n"sv);
   put("Date", date);
   if (!r.body.empty() || r.status == 200 || pieces) put("Content-Type", r.content_type);
   if (!pieces)
@@ -110,6 +111,8 @@ ssize_t send_some(Connection& c) {
     const iovec& part = parts[parts[0].iov_len == 0 ? 1 : 0];
     return c.tls->send(static_cast<const char*>(part.iov_base), part.iov_len);
   }
+  if (parts[1].iov_len == 0)
+    return send_to(c.fd, nullptr, static_cast<const char*>(parts[0].iov_base), parts[0].iov_len);
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = 2;

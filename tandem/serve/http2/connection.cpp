@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "tandem/base/append_bytes.h"
 #include "tandem/base/ascii.h"
 #include "tandem/serve/grpc/status.h"
 #include "tandem/serve/http2/connection_internal.h"
@@ -69,6 +70,8 @@ void Http2Connection::begin_head(int32_t id) {
   if (s.headed) return;  // trailers of a request are read and dropped
   s.since = owner_.now();
   s.request.http2 = true;
+  constexpr size_t kUsual = 12;
+  s.request.headers.reserve(kUsual);
   s.request.remote = owner_.remote;
 }
 
@@ -132,7 +135,11 @@ void Http2Connection::data(int32_t id, std::string_view bytes) {
   const size_t most = owner_.options.limits.body_bytes + (s->grpc ? kGrpcPrefix : 0);
   if (bytes.size() > most - std::min(body.size(), most))
     return refuse(id, *s, 413, "the body is larger than the server takes");
-  body.append(bytes);
+  // The first message of a call says how long it is. (A length alone must not reserve the limit.)
+  constexpr size_t kAtOnce = size_t{1} << 20;
+  if (s->grpc && body.empty() && bytes.size() >= kGrpcPrefix)
+    body.reserve(std::min({kGrpcPrefix + grpc_length(bytes), most, kAtOnce}));
+  append_bytes(body, bytes);
   hold(*s, s->header_bytes + body.capacity());
 }
 
@@ -247,7 +254,7 @@ std::string_view Http2Connection::to_send(int32_t id, size_t most, bool& ended) 
 
 HttpHeaders Http2Connection::trailers(int32_t id) {
   Stream* s = find(id);
-  return s ? s->trailers : HttpHeaders{};
+  return s ? std::move(s->trailers) : HttpHeaders{};
 }
 
 void Http2Connection::sent(int32_t id, size_t n) {

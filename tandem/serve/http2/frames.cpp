@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/http2/frames.h"
+#include "tandem/base/append_bytes.h"
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -147,7 +148,7 @@ struct Http2Frames::State {
     return guarded([&] {
       s.out->append(view(head, 9));
       bool ended = false;
-      if (length > 0) s.out->append(s.events.to_send(f->hd.stream_id, length, ended));
+      if (length > 0) append_bytes(*s.out, s.events.to_send(f->hd.stream_id, length, ended));
       s.events.sent(f->hd.stream_id, length);
     });
   }
@@ -160,11 +161,16 @@ struct Http2Frames::State {
 
   static std::vector<nghttp2_nv> pairs(const HttpHeaders& headers) {
     std::vector<nghttp2_nv> out;
+    out.reserve(headers.size());
     const auto bytes = [](const std::string& s) {
       return reinterpret_cast<uint8_t*>(const_cast<char*>(s.data()));
     };
-    for (const auto& [name, value] : headers)
-      out.push_back({bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE});
+    for (const auto& [name, value] : headers) {
+      // Values that do not come again would drive those that do out of the table.
+      const bool once = name == "tandem-timing";
+      const uint8_t flags = once ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
+      out.push_back({bytes(name), bytes(value), name.size(), value.size(), flags});
+    }
     return out;
   }
   static nghttp2_data_provider provider() {

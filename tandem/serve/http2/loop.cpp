@@ -160,8 +160,7 @@ void HttpLoop::write_touched() {
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     for (const uint64_t id : ids)
-      if (const auto at = connections_.find(id); at != connections_.end() && at->second->http2)
-        write_http2(*at->second);
+      if (const auto at = connections_.find(id); at != connections_.end()) process(*at->second);
   }
 }
 

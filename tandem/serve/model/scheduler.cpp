@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
 #include "tandem/serve/http/server.h"
 #include "tandem/serve/refusal_internal.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem::serve {
 namespace {
@@ -25,6 +28,42 @@ std::string key_of(const std::vector<Tensor>& inputs) {
     key += ';';
   }
   return key;
+}
+
+// Rows of a result, without the way through an op: there is one for each answer.
+Tensor rows_of(const Tensor& y, int64_t from, int64_t rows) {
+  const detail::TensorImpl& t = *y.impl();
+  if (!y.is_contiguous() || !is_host(y.device()) || y.dim() == 0 || y.size(0) < from + rows ||
+      t.numel == 0)
+    return y.narrow(0, from, rows);
+  Shape shape = y.shape();
+  shape[0] = rows;
+  const int64_t bytes = from * (t.numel / y.size(0)) * static_cast<int64_t>(size_of(y.dtype()));
+  return Tensor(Ref<detail::TensorImpl>::adopt(
+      detail::new_view(t, shape, t.strides, static_cast<char*>(t.data) + bytes, y.dtype())));
+}
+
+// As cat(): most are small, and it costs more than they do.
+Tensor joined(const std::vector<Tensor>& parts) {
+  const detail::TensorImpl& first = *parts[0].impl();
+  int64_t rows = 0;
+  for (const Tensor& x : parts) {
+    bool plain = x.is_contiguous() && is_host(x.device()) && x.dim() > 0 &&
+                 x.dtype() == first.dtype && x.dim() == first.shape.rank();
+    for (int d = 1; plain && d < x.dim(); ++d) plain = x.shape()[d] == first.shape[d];
+    if (!plain) return cat(parts, 0);
+    rows += x.size(0);
+  }
+  Shape shape = first.shape;
+  shape[0] = rows;
+  const Tensor out(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, first.dtype, {})));
+  auto* to = static_cast<char*>(out.impl()->data);
+  for (const Tensor& x : parts) {
+    const size_t bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+    copy_bytes(to, x.data_ptr(), bytes);
+    to += bytes;
+  }
+  return out;
 }
 
 double between(Clock::time_point a, Clock::time_point b) {
@@ -49,6 +88,7 @@ Scheduler::~Scheduler() {
   ready_.notify_all();
   for (std::thread& t : threads_) t.join();
   for (Waiting& w : queue_) finish(w, {.status = 503, .error = "the model is being unloaded"});
+  for (Waiting& w : turn_->jobs) finish(w, {.status = 503, .error = "the model is being unloaded"});
 }
 
 size_t Scheduler::waiting() const {
@@ -107,25 +147,62 @@ void Scheduler::submit(Job job, bool here) {
       return;
     }
     counts_.accepted.fetch_add(1, std::memory_order_relaxed);
-    const bool quick = here && queue_.empty() && options_.delay_us <= 0 &&
-                       model_->seconds_of_one() * static_cast<double>(w.job.rows) < kFast;
-    if (!quick) queue_.push_back(std::move(w));
-    if (!quick) here = false;
+    here = here && queue_.empty() && options_.delay_us <= 0 &&
+           model_->seconds_of_one() * static_cast<double>(w.job.rows) < kFast;
+    if (!here) queue_.push_back(std::move(w));
   }
   for (Waiting& g : gone) finish(g, {.status = 499, .error = "the client went away"});
-  if (here && run_here(w)) return;
-  if (here) {
-    const std::lock_guard hold(lock_);
-    queue_.push_back(std::move(w));
-  }
-  ready_.notify_one();
+  if (here)
+    submit_here(std::move(w));
+  else
+    ready_.notify_one();
 }
 
-bool Scheduler::run_here(Waiting& w) {
+// What comes in the rest of the turn runs with it, up to a full batch.
+void Scheduler::submit_here(Waiting w) {
+  const std::shared_ptr<Turn> turn = turn_;
+  const int64_t most = most_rows();
+  bool first = false, full = false;
+  {
+    const std::lock_guard hold(turn->lock);
+    first = turn->jobs.empty();
+    if (first) turn->jobs.reserve(static_cast<size_t>(most));
+    turn->rows += w.job.rows;
+    full = turn->rows >= most;
+    turn->jobs.push_back(std::move(w));
+  }
+  if (full || (first && !at_end_of_turn([turn] { run_turn(*turn); }))) run_turn(*turn);
+}
+
+void Scheduler::run_turn(Turn& turn) {
+  for (;;) {
+    std::vector<Waiting> batch;
+    {
+      const std::lock_guard hold(turn.lock);
+      if (turn.jobs.empty()) return;
+      const Scheduler& s = turn.scheduler;
+      if (!s.keyed_ && turn.rows <= s.most_rows())
+        batch = std::exchange(turn.jobs, {});
+      else
+        batch = s.take(turn.jobs);
+      for (const Waiting& w : batch) turn.rows -= w.job.rows;
+    }
+    Scheduler& s = turn.scheduler;
+    const std::shared_ptr<const void> owner = batch[0].job.owner;
+    if (s.run_here(batch)) continue;
+    {
+      const std::lock_guard hold(s.lock_);
+      std::move(batch.begin(), batch.end(), std::back_inserter(s.queue_));
+    }
+    s.ready_.notify_one();
+  }
+}
+
+bool Scheduler::run_here(std::vector<Waiting>& batch) {
   for (int i = 0; i < model_->instances(); ++i) {
     std::unique_lock instance(model_->lock_of(i), std::try_to_lock);
     if (!instance) continue;
-    run_alone(i, w);
+    run(i, std::move(batch));
     return true;
   }
   return false;
@@ -150,7 +227,7 @@ void Scheduler::work(int instance) {
         const auto full = static_cast<size_t>(most_rows());
         ready_.wait_until(hold, until, [&] { return ends_ || queue_.size() >= full; });
       }
-      batch = take(hold);
+      batch = take(queue_);
       hold.unlock();
       if (!batch.empty()) run(instance, std::move(batch));
     }
@@ -158,22 +235,23 @@ void Scheduler::work(int instance) {
 }
 
 // The first job and those after it that fit into one batch with it.
-std::vector<Scheduler::Waiting> Scheduler::take(std::unique_lock<std::mutex>&) {
+template <class Queue>
+std::vector<Scheduler::Waiting> Scheduler::take(Queue& from) const {
   std::vector<Waiting> batch;
-  if (queue_.empty()) return batch;
-  batch.push_back(std::move(queue_.front()));
-  queue_.pop_front();
+  if (from.empty()) return batch;
+  batch.push_back(std::move(from.front()));
+  from.erase(from.begin());
   const int64_t most = most_rows();
   int64_t rows = batch[0].job.rows;
   const std::string key = batch[0].key;
-  for (auto at = queue_.begin(); at != queue_.end() && rows < most;) {
+  for (auto at = from.begin(); at != from.end() && rows < most;) {
     if (at->key != key || rows + at->job.rows > most) {
       ++at;
       continue;
     }
     rows += at->job.rows;
     batch.push_back(std::move(*at));
-    at = queue_.erase(at);
+    at = from.erase(at);
   }
   return batch;
 }
@@ -193,13 +271,18 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
   std::vector<Tensor> outputs;
   std::vector<StepRun> steps;
   try {
+    const int64_t filled = model_->filled(rows);
     std::vector<Tensor> inputs;
     for (size_t i = 0; i < batch[0].job.inputs.size(); ++i) {
       std::vector<Tensor> parts;
+      parts.reserve(static_cast<size_t>(filled));
       for (const Waiting& w : batch) parts.push_back(w.job.inputs[i]);
-      inputs.push_back(cat(parts, 0));
+      const Tensor last = rows_of(parts.back(), batch.back().job.rows - 1, 1);
+      parts.insert(parts.end(), static_cast<size_t>(filled - rows), last);
+      inputs.push_back(joined(parts));
     }
-    outputs = model_->run(instance, inputs, rows, &steps);
+    outputs = model_->run(instance, inputs, filled, &steps);
+    for (const Tensor& y : outputs) detail::readable(y);
   } catch (const std::exception&) {
     return false;
   }
@@ -216,7 +299,8 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
                 .batch = rows,
                 .steps = steps};
     counts_.queue.add(r.queue_seconds);
-    for (const Tensor& y : outputs) r.outputs.push_back(y.narrow(0, from, w.job.rows));
+    r.outputs.reserve(outputs.size());
+    for (const Tensor& y : outputs) r.outputs.push_back(rows_of(y, from, w.job.rows));
     from += w.job.rows;
     finish(w, std::move(r));
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scheduler: the queue before one version of a model. An idle instance takes what waits, up to the
 // largest batch, and never waits for more unless `delay_us` asks for it: a lone client pays nothing
-// for batching. Every job is answered once: accepted = ok + failed + expired + cancelled.
+// for batching. Jobs of a fast model run on the thread that serves all connections, those that came
+// in one of its turns together. Every job is answered once: accepted = ok + failed + expired +
+// cancelled.
 #pragma once
 
 #include <condition_variable>
@@ -42,6 +44,8 @@ struct Job {
   double timeout = 0;                   ///< seconds until it is too late to begin; 0: never
   std::function<bool()> gone = {};      ///< nobody waits for the answer any more
   std::function<void(JobResult)> done;  ///< called once, on any thread
+  /// Keeps the scheduler until it is answered, where nothing else does.
+  std::shared_ptr<const void> owner = {};
 };
 
 /// Counts of a version since it was loaded.
@@ -60,7 +64,8 @@ class TD_API Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  /// With `here` the job may run on this thread, if the model is fast and free.
+  /// With `here` the job may run on this thread, if the model is fast and free: at once, or on a
+  /// loop's thread at the end of its turn; jobs with an owner may outlive this call then.
   void submit(Job job, bool here = false);
   size_t waiting() const;
   JobCounts& counts() { return counts_; }
@@ -72,9 +77,21 @@ class TD_API Scheduler {
     Clock::time_point since;
     std::string key;  ///< of what may be put together: dtypes and sizes of a row
   };
+  /// Jobs that run on the thread on which they were submitted. The loop holds it, too, which may
+  /// outlive the scheduler when there is nothing in it.
+  struct Turn {
+    explicit Turn(Scheduler& owner) : scheduler(owner) {}
+    Scheduler& scheduler;  ///< of the jobs that are there
+    std::mutex lock;
+    std::vector<Waiting> jobs;
+    int64_t rows = 0;
+  };
+  static void run_turn(Turn& turn);
   void work(int instance);
-  bool run_here(Waiting& w);
-  std::vector<Waiting> take(std::unique_lock<std::mutex>& hold);
+  void submit_here(Waiting w);
+  bool run_here(std::vector<Waiting>& batch);
+  template <class Queue>
+  std::vector<Waiting> take(Queue& from) const;
   void run(int instance, std::vector<Waiting> batch);
   bool run_together(int instance, std::vector<Waiting>& batch, int64_t rows);
   void run_alone(int instance, Waiting& w);
@@ -89,6 +106,7 @@ class TD_API Scheduler {
   mutable std::mutex lock_;
   std::condition_variable ready_;
   std::deque<Waiting> queue_;
+  std::shared_ptr<Turn> turn_ = std::make_shared<Turn>(*this);
   bool ends_ = false;
   std::vector<std::thread> threads_;
 };

@@ -333,6 +333,12 @@ std::vector<int64_t> Servable::cover(int64_t rows) const {
   return out;
 }
 
+int64_t Servable::filled(int64_t rows) const {
+  if (!batched()) return rows;
+  const std::vector<int64_t> sizes = cover(rows);
+  return sizes.size() == 1 ? sizes[0] : rows;
+}
+
 std::vector<Tensor> Servable::run(int instance, const std::vector<Tensor>& inputs, int64_t rows,
                                   std::vector<StepRun>* took) {
   if (rows <= 1 || !batched()) return call(instance, inputs, true, took);

@@ -79,6 +79,8 @@ class TD_API Servable {
   /// The sizes whose runs cover `rows` in the least time; the last one may be larger than what is
   /// left, and is then filled up.
   std::vector<int64_t> cover(int64_t rows) const;
+  /// That size where one run covers them, else `rows`.
+  int64_t filled(int64_t rows) const;
 
   /// An instance: hold its lock to run it.
   std::mutex& lock_of(int instance) { return instances_[static_cast<size_t>(instance)]->lock; }

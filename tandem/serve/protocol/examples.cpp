@@ -89,9 +89,12 @@ Tensor row_of(const Tensor& values, const FeatureAt& at) {
 
 Example read_example(JsonCursor& json) {
   Example out;
-  std::vector<std::string> keys;
+  JsonKeys keys;
   json.open('{');
-  while (const auto key = json.next_key(&keys)) out[*key] = {.json = json.skip(true)};
+  while (const auto key = json.next_key(&keys)) {
+    std::string name(*key);
+    out[std::move(name)] = {.json = json.skip(true)};
+  }
   return out;
 }
 
@@ -103,7 +106,7 @@ struct ExamplesBody {
 ExamplesBody read_examples(std::string_view text) {
   ExamplesBody out;
   bool given = false;
-  std::vector<std::string> keys;
+  JsonKeys keys;
   JsonCursor json(text, "the body");
   json.open('{');
   while (const auto key = json.next_key(&keys)) {

@@ -172,9 +172,10 @@ void predict_json(Call& call, const ModelVersionPtr& v) {
   bool v2 = false;
   json.open('{');
   while (const auto key = json.next_key()) {
+    const bool inputs = *key == "inputs";
     const std::string_view value = json.skip(true);
     JsonCursor inside(value, "inputs");
-    if (*key == "inputs" && inside.peek() == '[') {
+    if (inputs && inside.peek() == '[') {
       inside.open('[');
       v2 = inside.next_item() && inside.peek() == '{';
     }

@@ -36,10 +36,10 @@ std::vector<Tensor> rows_of_objects(std::string_view text, const std::vector<Mod
   json.open('[');
   while (json.next_item()) {
     size_t seen = 0;
-    std::vector<std::string> keys;
+    JsonKeys keys;
     json.open('{');
     while (const auto key = json.next_key(&keys)) {
-      const size_t at = place_of(ports, *key);
+      const size_t at = place_of(ports, std::string(*key));
       parts[at].push_back(read_port(json.skip(true), ports[at]).unsqueeze(0));
       ++seen;
     }
@@ -65,10 +65,10 @@ std::vector<Tensor> columns(std::string_view text, const std::vector<ModelPort>&
     return {read_port(text, ports[0])};
   }
   std::vector<Tensor> out(ports.size());
-  std::vector<std::string> keys;
+  JsonKeys keys;
   json.open('{');
   while (const auto key = json.next_key(&keys)) {
-    const size_t at = place_of(ports, *key);
+    const size_t at = place_of(ports, std::string(*key));
     out[at] = read_port(json.skip(true), ports[at]);
   }
   for (size_t i = 0; i < ports.size(); ++i)
@@ -181,7 +181,7 @@ void predict_tensorflow(Call& call, const ModelVersionPtr& v) {
   const std::vector<ModelPort>& ports = v->model->inputs();
   std::string_view instances, inputs;
   JsonCursor json(call.request().body, "the body");
-  std::vector<std::string> keys;
+  JsonKeys keys;
   json.open('{');
   while (const auto key = json.next_key(&keys)) {
     if (*key == "instances") {

@@ -169,7 +169,7 @@ void check_parameters(std::string_view body) {
     }
     json.open('{');
     while (const auto name = json.next_key()) {
-      check_load_parameter(*name);
+      check_load_parameter(std::string(*name));
       json.skip();
     }
   }
