@@ -789,16 +789,19 @@ TDM_FN double tdmi_short_log(double x) {
   p = TDMI_H3(p, z, 0x1.2438bd65e8dfep-2, 0x1.999a7aefd6392p-2, 0x1.555554fd66243p-1);
   return (double)d.k * 0x1.62e42fefa39efp-1 + (s + s + s * (z * p));
 }
+TDM_FN double tdmi_short_exp_near(double x) {
+  const double s = x * 0x1.71547652b82fep0 + TDMI_ROUND;
+  const double r = x - (s - TDMI_ROUND) * 0x1.62e42fefa39efp-1, z = r * r;
+  double p = 0x1.9e88938e70b83p-16, p1 = 0x1.a1856f09695a3p-13;
+  p = TDMI_H3(p, z, 0x1.6c18d3d456226p-10, 0x1.5555541df5b72p-5, 0x1.000000005e094p-1);
+  p1 = TDMI_H2(p1, z, 0x1.1110a2569cfdp-7, 0x1.5555557dd7d86p-3);
+  p = p + r * p1;
+  // The low bits of s, which is 2^52 and more, are the power of two.
+  return (1.0 + (r + z * p)) * tdmi_double((tdmi_bits(s) + 1023u) << 52);
+}
 TDM_FN double tdmi_short_exp(double x) {
-  double c = tdmi_sel(x > 200.0, 200.0, x), t, n, r;
-  double q = 0x1.9e88938e70b83p-16;
-  c = tdmi_sel(c < -200.0, -200.0, c);
-  t = c * 0x1.71547652b82fep0 + TDMI_ROUND;
-  n = t - TDMI_ROUND;
-  r = c - n * 0x1.62e42fefa39efp-1;
-  q = TDMI_H3(q, r, 0x1.a1856f09695a3p-13, 0x1.6c18d3d456226p-10, 0x1.1110a2569cfdp-7);
-  q = TDMI_H3(q, r, 0x1.5555541df5b72p-5, 0x1.5555557dd7d86p-3, 0x1.000000005e094p-1);
-  return (1.0 + (r + r * r * q)) * tdmi_pow2(tdmi_low(t));
+  const double c = tdmi_sel(x > 200.0, 200.0, x);
+  return tdmi_short_exp_near(tdmi_sel(c < -200.0, -200.0, c));
 }
 
 // As tdmi_pow_edges.

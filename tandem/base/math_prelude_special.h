@@ -485,32 +485,42 @@ TDM_FN double tdm_gammaincc(double a, double x) { return tdmi_gamma_part(a, x, 1
 
 // ---- f32 functions in f64 without second words: 2^-31 and one rounding ------------------------
 
-// exp(-a^2) (1 + 2a) exp(a^2) erfc(a) / (1 + 2a), whose middle is a polynomial in (a - 3) / (a +
-// 3).
+// exp(a^2) erfc(a) for a >= 0; times 1 + 2a it is a polynomial in (a - 3) / (a + 3).
+TDM_FN double tdmi_short_erfcx(double a) {
+  const double one = 1.0 / ((a + 3.0) * (1.0 + (a + a)));  // one division for both quotients
+  const double t = (a - 3.0) * (1.0 + (a + a)) * one, z = t * t, z2 = z * z;
+  double p = 0x1.0420f6b11411bp-18, p1 = -0x1.70a45fef5e612p-17, p2 = -0x1.b4e9f4528cbc5p-14,
+         p3 = 0x1.da1532b22fe9dp-14;
+  p = TDMI_H3(p, z2, 0x1.eef789ccc7ff8p-10, -0x1.e88b86f1fa6f3p-4, 0x1.40c522d7d47b6p0);
+  p1 = TDMI_H3(p1, z2, -0x1.944a4096fa1bfp-11, 0x1.17cae8c6dcea5p-4, -0x1.15c0847f2f469p-3);
+  p2 = TDMI_H2(p2, z2, -0x1.857413306be27p-6, -0x1.85a15b8ddb9b7p-5);
+  p3 = TDMI_H2(p3, z2, 0x1.4b1422337a9d3p-9, 0x1.09835dce96e28p-3);
+  p = (p + t * p1) + z * (p2 + t * p3);
+  return p * ((a + 3.0) * one);
+}
+
 TDM_FN float tdm_erfcf(float x) {
-  const double a = tdmi_abs((double)x);
-  const double c = tdmi_sel(a > 10.5, 10.5, a);
-  const double one = 1.0 / ((c + 3.0) * (1.0 + (c + c)));  // one division for both quotients
-  const double t = (c - 3.0) * (1.0 + (c + c)) * one;
-  const tdmi_exp_t e = tdmi_exp_parts(-c * c, 0.0);
-  double p = -0x1.37e34757bcc89p-18, y;
-  p = TDMI_H3(p, t, 0x1.4c26653131535p-16, 0x1.ef2a209cf149cp-14, -0x1.f4c4fe8f617f3p-14);
-  p = TDMI_H3(p, t, -0x1.995cb765a228bp-11, 0x1.f071a2553a1b1p-10, 0x1.4bad3172af3eap-9);
-  p = TDMI_H3(p, t, -0x1.85785df1adbe5p-6, 0x1.17c9ee44190f7p-4, -0x1.e88b6dcf3a470p-4);
-  p = TDMI_H3(p, t, 0x1.098368a759dccp-3, -0x1.85a15d82a2c37p-5, -0x1.15c084c4d96f5p-3);
-  p = TDMI_H1(p, t, 0x1.40c522d7f212fp+0);
-  y = tdmi_pow2(e.n) * (1.0 + e.t) * (p * ((c + 3.0) * one));
-  return (float)tdmi_sel(x < 0.0f, 2.0 - y, y);
+  const double d = (double)x, a = tdmi_abs(d), c = tdmi_sel(a > 10.5, 10.5, a);
+  const double y = tdmi_short_exp_near(-c * c) * tdmi_short_erfcx(c);
+  return (float)tdmi_sel(d < 0.0, 2.0 - y, y);
+}
+
+TDM_FN float tdm_erfcxf(float x) {
+  const double a = tdmi_abs((double)x), c = tdmi_sel(a > 0x1p160, 0x1p160, a);
+  const double grown = tdmi_short_exp(a * a), y = tdmi_short_erfcx(c);
+  return (float)tdmi_sel(x < 0.0f, (grown + grown) - y, y);
 }
 
 // atan(q) for 0 <= q <= 1.
 TDM_FN double tdmi_atan_below_one(double q) {
   const double z = q * q;
-  double p = -0x1.eae3fce3e0f88p-11;
-  p = TDMI_H3(p, z, 0x1.96cc73386f136p-8, -0x1.3b92d497779dep-6, 0x1.39fa7ae128adep-5);
-  p = TDMI_H3(p, z, -0x1.d7eaf8f9235bfp-5, 0x1.2fd217ccc640ep-4, -0x1.72251c83737bbp-4);
-  p = TDMI_H3(p, z, 0x1.c6d94a4e39294p-4, -0x1.249035356f79ap-3, 0x1.99998c8c70e06p-3);
-  p = TDMI_H1(p, z, -0x1.5555554e74b35p-2);
+  const double w = z * z;
+  double p = -0x1.eae3fce3e0f88p-11, p1 = 0x1.96cc73386f136p-8;
+  p = TDMI_H3(p, w, -0x1.3b92d497779dep-6, -0x1.d7eaf8f9235bfp-5, -0x1.72251c83737bbp-4);
+  p = TDMI_H2(p, w, -0x1.249035356f79ap-3, -0x1.5555554e74b35p-2);
+  p1 = TDMI_H2(p1, w, 0x1.39fa7ae128adep-5, 0x1.2fd217ccc640ep-4);
+  p1 = TDMI_H2(p1, w, 0x1.c6d94a4e39294p-4, 0x1.99998c8c70e06p-3);
+  p = p + z * p1;
   return q + q * (z * p);
 }
 
@@ -530,73 +540,170 @@ TDM_FN float tdm_atan2f(float y, float x) {
   return tdmi_self((x != x) | (y != y), x + y, tdmi_signf((float)r, y));
 }
 
-// Below 1/8 its series, else half the logarithm of (1 + a) / (1 - a).
+// r = asin(s) for s = |x|, or where that is above 1/2 for s = sqrt((1 - |x|) / 2).
+TDM_FN double tdmi_short_asin(double a) {
+  const int mid = a < 0.5;
+  const double z = tdmi_sel(mid, a * a, 0.5 * (1.0 - a)), w = z * z;
+  const double s = tdmi_sel(mid, a, tdm_sqrt(z));
+  double p = 0x1.1bd7a9c001251p-5, p1 = 0x1.ec0244b20d70ap-8;
+  p = TDMI_H3(p, w, 0x1.932267bd9a055p-6, 0x1.6ddac4977c078p-5, 0x1.55555605edf4bp-3);
+  p1 = TDMI_H2(p1, w, 0x1.ed5ca43b9aaa5p-6, 0x1.3332a9f022281p-4);
+  p = p + z * p1;
+  return s + s * (z * p);
+}
+
+TDM_FN float tdm_asinf(float x) {
+  const double a = tdmi_abs((double)x), r = tdmi_short_asin(a);
+  return tdmi_signf((float)tdmi_sel(a < 0.5, r, 0x1.921fb54442d18p0 - (r + r)), x);
+}
+
+TDM_FN float tdm_acosf(float x) {
+  const double a = tdmi_abs((double)x), r = tdmi_short_asin(a);
+  const double y = tdmi_sel(a < 0.5, 0x1.921fb54442d18p0 - r, r + r);
+  return (float)tdmi_sel(x < 0.0f, 0x1.921fb54442d18p1 - y, y);
+}
+
+// Below 1/256 its series, else half the logarithm of (1 + a) / (1 - a).
 TDM_FN float tdm_atanhf(float x) {
   const double a = tdmi_abs((double)x), z = a * a;
-  const double ratio = (1.0 + a) / tdmi_sel(a < 1.0, 1.0 - a, 1.0);
-  const tdmi_log_t r = tdmi_log_parts(ratio);
-  double y = 0.5 * tdmi_log_sum(r.f, 0.0, (double)r.k);
-  const double near = a + a * (z * TDMI_H3(1.0 / 9.0, z, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0));
-  y = tdmi_sel(a < 0.125, near, y);
+  double y = 0.5 * tdmi_short_log((1.0 + a) / tdmi_sel(a < 1.0, 1.0 - a, 1.0));
+  y = tdmi_sel(a < 0x1p-8, a + a * (z * TDMI_H1(1.0 / 5.0, z, 1.0 / 3.0)), y);
   y = tdmi_sel(a < 1.0, y, tdmi_sel(a == 1.0, tdmi_inf(), tdmi_nan()));
   return tdmi_signf((float)y, x);
+}
+
+// Below 1 its series, else (e^a - e^-a) / 2.
+TDM_FN float tdm_sinhf(float x) {
+  const double a = tdmi_abs((double)x), z = a * a, w = z * z;
+  const double e = tdmi_short_exp(a);
+  double p = 0x1.9ffe925d7c92dp-13, p1 = 0x1.7a15b9eabda16p-19;
+  p = TDMI_H1(p, w, 0x1.5555551b3d774p-3);
+  p1 = TDMI_H1(p1, w, 0x1.111134fb58772p-7);
+  p = p + z * p1;
+  return tdmi_signf((float)tdmi_sel(a < 1.0, a + a * (z * p), 0.5 * (e - 1.0 / e)), x);
+}
+
+TDM_FN float tdm_coshf(float x) {
+  const double e = tdmi_short_exp(tdmi_abs((double)x));
+  return (float)(0.5 * (e + 1.0 / e));
+}
+
+TDM_FN float tdm_asinhf(float x) {
+  const double a = tdmi_abs((double)x), z = a * a;
+  double y = tdmi_short_log(a + tdm_sqrt(z + 1.0));
+  y = tdmi_sel(a < 0x1p-10, a - a * (z * (1.0 / 6.0)), y);
+  return tdmi_signf((float)tdmi_sel(a < tdmi_inf(), y, a), x);
+}
+
+TDM_FN float tdm_acoshf(float x) {
+  const double a = (double)x;
+  const double y = tdmi_short_log(a + tdm_sqrt((a - 1.0) * (a + 1.0)));
+  return (float)tdmi_sel(a < 1.0, tdmi_nan(), tdmi_sel(a < tdmi_inf(), y, a));
 }
 
 // erfinv(x) / x at w = -log(1 - x^2), as tdmi_erfinv_ratio: for w <= 6.25, <= 16 and up to 104.
 TDM_FN double tdmi_short_erfinv_near(double w) {
   const double t = w - 3.125;
-  double p = -0x1.cca464cb0b4d1p-37;
-  p = TDMI_H3(p, t, 0x1.74ee02bfc05c2p-38, 0x1.2115e4b32baccp-30, -0x1.45e36f8857ecdp-28);
-  p = TDMI_H3(p, t, -0x1.f4676a79f1248p-26, 0x1.ca5cb690f8753p-22, -0x1.6e67d3deeb445p-20);
-  p = TDMI_H3(p, t, -0x1.d220d523ff5dcp-17, 0x1.879b5aa9d09d8p-13, -0x1.8455f84bfc7acp-11);
-  p = TDMI_H3(p, t, -0x1.8b6c2cacf6c42p-8, 0x1.ebd80d1f32ffp-3, 0x1.a755e7c8a3a6bp0);
+  const double z = t * t;
+  double p = -0x1.cca464cb0b4d1p-37, p1 = 0x1.74ee02bfc05c2p-38;
+  p = TDMI_H3(p, z, 0x1.2115e4b32baccp-30, -0x1.f4676a79f1248p-26, -0x1.6e67d3deeb445p-20);
+  p = TDMI_H3(p, z, 0x1.879b5aa9d09d8p-13, -0x1.8b6c2cacf6c42p-8, 0x1.a755e7c8a3a6bp0);
+  p1 = TDMI_H3(p1, z, -0x1.45e36f8857ecdp-28, 0x1.ca5cb690f8753p-22, -0x1.d220d523ff5dcp-17);
+  p1 = TDMI_H2(p1, z, -0x1.8455f84bfc7acp-11, 0x1.ebd80d1f32ffp-3);
+  p = p + t * p1;
   return p;
 }
 TDM_FN double tdmi_short_erfinv_far(double root) {
   const double s = root - 3.25;
-  double q = -0x1.4fc1c705e4e02p-15;
-  q = TDMI_H3(q, s, 0x1.55732d38621fep-14, 0x1.3da27ae7835bdp-16, -0x1.7ac7a602a3cecp-12);
-  q = TDMI_H3(q, s, 0x1.f49d68f88d9efp-11, -0x1.ba365c75ba8fdp-10, 0x1.4687dcc32ab43p-9);
-  q = TDMI_H3(q, s, -0x1.ebb1ef8f515f5p-9, 0x1.5ffd2a4b392c7p-8, 0x1.0158a6e49d766p0);
-  q = TDMI_H1(q, s, 0x1.8abcc380aa4d3p1);
+  const double z = s * s;
+  double q = -0x1.4fc1c705e4e02p-15, q1 = 0x1.55732d38621fep-14;
+  q = TDMI_H3(q, z, 0x1.3da27ae7835bdp-16, 0x1.f49d68f88d9efp-11, 0x1.4687dcc32ab43p-9);
+  q = TDMI_H2(q, z, 0x1.5ffd2a4b392c7p-8, 0x1.8abcc380aa4d3p1);
+  q1 = TDMI_H2(q1, z, -0x1.7ac7a602a3cecp-12, -0x1.ba365c75ba8fdp-10);
+  q1 = TDMI_H2(q1, z, -0x1.ebb1ef8f515f5p-9, 0x1.0158a6e49d766p0);
+  q = q + s * q1;
   return q;
 }
 TDM_FN double tdmi_short_erfinv_tail(double root) {
   const double v = root - 7.1;
-  double r = 0x1.1ba43a3c83741p-36;
-  r = TDMI_H3(r, v, -0x1.e22db60d43099p-35, -0x1.12e016791298p-33, -0x1.77fdf507b32ffp-31);
-  r = TDMI_H3(r, v, 0x1.62448ba9731bap-27, -0x1.b104affcad2f4p-25, 0x1.1e04dbea730bcp-22);
-  r = TDMI_H3(r, v, -0x1.80acbd331cdd1p-20, 0x1.64c108bcc0c97p-18, 0x1.1e919688eb1f3p-17);
-  r = TDMI_H3(r, v, -0x1.0b9e476971505p-11, 0x1.022c9e0518b1ap0, 0x1.be126acdb6d75p2);
+  const double z = v * v;
+  double r = 0x1.1ba43a3c83741p-36, r1 = -0x1.e22db60d43099p-35;
+  r = TDMI_H3(r, z, -0x1.12e016791298p-33, 0x1.62448ba9731bap-27, 0x1.1e04dbea730bcp-22);
+  r = TDMI_H3(r, z, 0x1.64c108bcc0c97p-18, -0x1.0b9e476971505p-11, 0x1.be126acdb6d75p2);
+  r1 = TDMI_H3(r1, z, -0x1.77fdf507b32ffp-31, -0x1.b104affcad2f4p-25, -0x1.80acbd331cdd1p-20);
+  r1 = TDMI_H2(r1, z, 0x1.1e919688eb1f3p-17, 0x1.022c9e0518b1ap0);
+  r = r + v * r1;
   return r;
 }
 
-// In f32 but for the last step: w is below 16 for every number but 1, and its rounding counts
-// little.
+// w for |x| < 1, in f32: its logarithm may use -x^2 itself below 1/2.
+TDM_FN float tdmi_erfinvf_w(float a) {
+  const float square = a * a;
+  const tdm_u32 v = tdmi_bitsf((1.0f - a) * (1.0f + a)) - 0x3f3504f3u;
+  const float fu = tdmi_float((v & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+  const float f = tdmi_self(a < 0.5f, -square, fu), z = f * f;
+  float p = 0x1.055c6cp-3f, p1 = -0x1.38c2dep-4f;
+  p = TDMI_H3(p, z, 0x1.22d98ap-3f, 0x1.99a018p-3f, 0x1.555554p-2f);
+  p1 = TDMI_H3(p1, z, -0x1.0d827p-3f, -0x1.547292p-3f, -0x1.000226p-2f);
+  p = p + f * p1;
+  return (0.5f * z - z * f * p) - f - (float)((int)v >> 23) * 0x1.62e43p-1f;
+}
+
+// The ratio's polynomial without its constant 0x1.10d2fb4c5fdfep0 for w < 6.25.
+TDM_FN float tdmi_erfinvf_near(float w) {
+  const float t = w - 0.75f, t2 = t * t;
+  float p = -0x1.53eca254f6c84p-26f, p1 = 0x1.5ea1a9b346c94p-31f;
+  p = TDMI_H2(p, t2, -0x1.22295b87b0f8p-20f, 0x1.6ff2a7d6d0c6dp-15f);
+  p = TDMI_H2(p, t2, -0x1.414b41c82e8c9p-9f, 0x1.f64901e5c6c9ap-3f);
+  p1 = TDMI_H2(p1, t2, 0x1.fc96cf697de7bp-23f, -0x1.7ab853afa7d2cp-19f);
+  p1 = TDMI_H2(p1, t2, 0x1.95e31d32c2fd1p-15f, 0x1.8d70011b2da07p-8f);
+  p = p + t * p1;
+  return t * p;
+}
+
+// x times the sum of a large number, a small one and its rounding, v.
+TDM_FN float tdmi_erfinvf_sum(float x, float large, float small, float v) {
+  const float rest = v + small, sum = large + rest;
+  return tdmi_signf(x * sum + x * ((large - sum) + rest), x);
+}
+
+/// erfinv for |x| <= TDM_ERFINV_NEAR; the bits of tdm_erfinvf.
+#define TDM_ERFINV_NEAR 0.999f
+TDM_FN float tdm_erfinvf_near(float x) {
+  const float v = tdmi_erfinvf_near(tdmi_erfinvf_w(tdmi_absf(x)));
+  return tdmi_erfinvf_sum(x, 0x1.10d2fcp0f, -0x1.67a404p-25f, v);
+}
+
+// w is below 16.7 for every number but 1.
 TDM_FN float tdm_erfinvf(float x) {
-  const float a = tdmi_absf(x);
-  const float w = -tdm_logf((1.0f - a) * (1.0f + a));
+  const float a = tdmi_absf(x), w = tdmi_erfinvf_w(a);
   const int near = w < 6.25f;
-  const float t = tdmi_self(near, w, 6.25f) - 3.125f;
-  const float s = tdm_sqrtf(tdmi_self(near, 6.25f, w)) - 3.25f;
-  double y;
-  float v;
-  float p = -0x1.cca464cb0b4d1p-37f;
-  p = TDMI_H3(p, t, 0x1.74ee02bfc05c2p-38f, 0x1.2115e4b32baccp-30f, -0x1.45e36f8857ecdp-28f);
-  p = TDMI_H3(p, t, -0x1.f4676a79f1248p-26f, 0x1.ca5cb690f8753p-22f, -0x1.6e67d3deeb445p-20f);
-  p = TDMI_H3(p, t, -0x1.d220d523ff5dcp-17f, 0x1.879b5aa9d09d8p-13f, -0x1.8455f84bfc7acp-11f);
-  p = TDMI_H2(p, t, -0x1.8b6c2cacf6c42p-8f, 0x1.ebd80d1f32ffp-3f);
-  float q = -0x1.4fc1c705e4e02p-15f;
-  q = TDMI_H3(q, s, 0x1.55732d38621fep-14f, 0x1.3da27ae7835bdp-16f, -0x1.7ac7a602a3cecp-12f);
-  q = TDMI_H3(q, s, 0x1.f49d68f88d9efp-11f, -0x1.ba365c75ba8fdp-10f, 0x1.4687dcc32ab43p-9f);
-  q = TDMI_H3(q, s, -0x1.ebb1ef8f515f5p-9f, 0x1.5ffd2a4b392c7p-8f, 0x1.0158a6e49d766p0f);
-  // One number in place of either polynomial; only its sum with the rest needs f64.
-  v = tdmi_self(near, t, s);
-  p = tdmi_self(near, p, q);
-  y = (double)x *
-      (tdmi_sel(near, 0x1.a755e7c8a3a6bp0, 0x1.8abcc380aa4d3p1) + (double)v * (double)p);
-  v = tdmi_self(a < 1.0f, (float)y, x * tdmi_inff());
+  const float s = tdm_sqrtf(tdmi_self(near, 6.25f, w)) - 3.25f, s2 = s * s;
+  float v = tdmi_erfinvf_near(tdmi_self(near, w, 6.25f));
+  float q = 0x1.2e93308ae518cp-14f, q1 = -0x1.5dd3f2498505bp-15f;
+  q = TDMI_H2(q, s2, -0x1.6f8d3f47bd033p-12f, -0x1.bb4021231db6p-10f);
+  q = TDMI_H2(q, s2, -0x1.eba0e9ff3c011p-9f, 0x1.0158a6a262dc8p0f);
+  q1 = TDMI_H3(q1, s2, 0x1.02cdfc2fb66f2p-10f, 0x1.4598b74daf6e6p-9f, 0x1.60066d0813a7bp-8f);
+  q = q + s * q1;
+  v = tdmi_erfinvf_sum(x, tdmi_self(near, 0x1.10d2fcp0f, 0x1.8abcc4p1f),
+                       tdmi_self(near, -0x1.67a404p-25f, -0x1.1c2506p-24f),
+                       tdmi_self(near, v, s * q));
+  v = tdmi_self(a < 1.0f, v, x * tdmi_inff());
   return tdmi_self(a <= 1.0f, v, tdmi_nanf());
+}
+
+// -sqrt(2) erfinv(1 - 2 low), from erfinv(x) / x; the other sign for p above 1/2.
+TDM_FN double tdmi_short_ndtri_sum(double p, double low, double ratio) {
+  const double y = -0x1.6a09e667f3bcdp0 * (1.0 - (low + low)) * ratio;
+  return tdmi_sel(p > 0.5, -y, y);
+}
+
+/// ndtri for p from TDM_NDTRI_NEAR to 1 - TDM_NDTRI_NEAR; the bits of tdm_ndtrif.
+#define TDM_NDTRI_NEAR 0.0005f
+TDM_FN float tdm_ndtrif_near(float x) {
+  const double p = (double)x, low = tdmi_sel(p > 0.5, 1.0 - p, p);
+  const double w = -tdmi_short_log(4.0 * low * (1.0 - low));
+  return (float)tdmi_short_ndtri_sum(p, low, tdmi_short_erfinv_near(w));
 }
 
 TDM_FN float tdm_ndtrif(float x) {
@@ -606,20 +713,20 @@ TDM_FN float tdm_ndtrif(float x) {
   const double root = tdm_sqrt(tdmi_sel(near, 6.25, w));
   double y = tdmi_sel(root < 4.0, tdmi_short_erfinv_far(root), tdmi_short_erfinv_tail(root));
   y = tdmi_sel(near, tdmi_short_erfinv_near(tdmi_sel(near, w, 6.25)), y);
-  y = -0x1.6a09e667f3bcdp0 * (1.0 - (low + low)) * tdmi_sel(low == 0.0, tdmi_inf(), y);
-  y = tdmi_sel(p > 0.5, -y, y);
+  y = tdmi_short_ndtri_sum(p, low, tdmi_sel(low == 0.0, tdmi_inf(), y));
   return (float)tdmi_sel((p >= 0.0) & (p <= 1.0), y, tdmi_nan());
 }
 
 // lgamma(y) / ((y - 1) (y - 2)) for 1 <= y <= 2.5.
 TDM_FN double tdmi_short_lgamma_core(double y) {
   const double t = y - 1.75;
-  double p = -0x1.68db250a7d19ep-15;
-  p = TDMI_H3(p, t, 0x1.413d44280bda5p-14, -0x1.eb6309a6f6563p-15, 0x1.ef825b92bc6d3p-14);
-  p = TDMI_H3(p, t, -0x1.328302b2edcbep-12, 0x1.242a4e423e55fp-11, -0x1.15729351d35p-10);
-  p = TDMI_H3(p, t, 0x1.1255c246fdcfcp-9, -0x1.14fc3ce0517bfp-8, 0x1.1f9790c9d241ep-7);
-  p = TDMI_H3(p, t, -0x1.382e08315f109p-6, 0x1.6cb6206e015dcp-5, -0x1.e965863f7ae94p-4);
-  p = TDMI_H1(p, t, 0x1.ccf151e17b0bdp-2);
+  const double z = t * t;
+  double p = 0x1.413d44280bda5p-14, p1 = -0x1.68db250a7d19ep-15;
+  p = TDMI_H3(p, z, 0x1.ef825b92bc6d3p-14, 0x1.242a4e423e55fp-11, 0x1.1255c246fdcfcp-9);
+  p = TDMI_H3(p, z, 0x1.1f9790c9d241ep-7, 0x1.6cb6206e015dcp-5, 0x1.ccf151e17b0bdp-2);
+  p1 = TDMI_H3(p1, z, -0x1.eb6309a6f6563p-15, -0x1.328302b2edcbep-12, -0x1.15729351d35p-10);
+  p1 = TDMI_H3(p1, z, -0x1.14fc3ce0517bfp-8, -0x1.382e08315f109p-6, -0x1.e965863f7ae94p-4);
+  p = p + t * p1;
   return p;
 }
 
@@ -645,55 +752,135 @@ TDM_FN double tdmi_short_lgamma_positive(double x) {
   return tdmi_sel(big, (x - 0.5) * (logs - 1.0) + (0x1.acfe390c97d6ap-2 + inv * series), core);
 }
 
+// sin(pi d) for |d| <= 1/2.
+TDM_FN double tdmi_short_sinpi(double d) {
+  const double z = d * d, w = z * z;
+  double p = -0x1.e29b1389f0214p-8, p1 = 0x1.d52b9e932e435p-12;
+  p = TDMI_H2(p, w, -0x1.32d2c9bdb8f7ap-1, -0x1.4abbce624e0e3p2);
+  p1 = TDMI_H2(p1, w, 0x1.50770f3ec6145p-4, 0x1.466bc66f4acd3p1);
+  p = p + z * p1;
+  return 0x1.921fb54442d18p1 * d + d * (z * p);
+}
+
 // At x < 0 within 2 ulp of the largest of 1, lgamma(|x|) and the result.
+/// lgamma for x > 0; the bits of tdm_lgammaf.
+TDM_FN float tdm_lgammaf_near(float x) {
+  const double y = tdmi_short_lgamma_positive((double)x);
+  return (float)tdmi_sel((double)x == tdmi_inf(), tdmi_inf(), y);
+}
+
 TDM_FN float tdm_lgammaf(float v) {
   const double x = (double)v, a = tdmi_abs(x);
   const double plus = tdmi_short_lgamma_positive(a);
-  const double d = tdmi_off_integer(a), z = d * d;
-  double s, y;  // s = |sin(pi a)|
-  double p = -0x1.cc978c0b2c9e1p-8;
-  p = TDMI_H3(p, z, 0x1.50144ea6cc03ap-4, -0x1.32d135667b4d9p-1, 0x1.466bc0bf382e3p1);
-  p = TDMI_H1(p, z, -0x1.4abbce54d966fp2);
-  s = tdmi_abs(0x1.921fb54442d18p1 * d + d * (z * p));
+  const double s = tdmi_abs(tdmi_short_sinpi(tdmi_off_integer(a)));
   // log(pi / (a sin(pi a))) - lgamma(a)
-  y = -(tdmi_short_log(a * s * 0x1.45f306dc9c883p-2) + plus);
+  double y = -(tdmi_short_log(a * s * 0x1.45f306dc9c883p-2) + plus);
   y = tdmi_sel(x < 0.0, tdmi_sel(s == 0.0, tdmi_inf(), y), plus);
   y = tdmi_sel((a == 0.0) | (a == tdmi_inf()), tdmi_inf(), y);
   return (float)tdmi_sel(x != x, x, y);
 }
 
+// digamma for a > 0, its asymptotic series from 5 on.
+TDM_FN double tdmi_short_digamma_positive(double a) {
+  const int low = a < 1.0, big = a >= 5.0;
+  const double c = tdmi_sel(big, a, 5.0), inv = 1.0 / c, z = inv * inv;
+  double y = tdmi_sel(low, a + 1.0, tdmi_sel(big, 2.0, a));
+  double n = tdmi_sel(low, -1.0, 0.0), m = tdmi_sel(low, a, 1.0);
+  double t, w, series, r;
+  int i;
+  for (i = 0; i < 3; ++i) {  // n / m = sum of 1 / y
+    const int over = y > 2.5;
+    y = tdmi_sel(over, y - 1.0, y);
+    n = tdmi_sel(over, n * y + m, n);
+    m = tdmi_sel(over, m * y, m);
+  }
+  t = y - 1.75;
+  w = t * t;
+  double p = 0x1.fc80aafc359c4p-14, p1 = -0x1.aebdb3e573fe6p-13;
+  p = TDMI_H3(p, w, 0x1.23d362bd43d62p-14, 0x1.13a413cc6043dp-11, 0x1.798841ab9bceep-10);
+  p = TDMI_H3(p, w, 0x1.2698079d64b37p-8, 0x1.ca4649e9ceccap-7, 0x1.6effb96b2a515p-5);
+  p = TDMI_H2(p, w, 0x1.41c8309650b3dp-3, 0x1.b763ca6713c27p-1);
+  p1 = TDMI_H3(p1, w, -0x1.1f9813ef01a2ep-13, -0x1.db7a5f84e9321p-11, -0x1.4c08e53564a67p-9);
+  p1 = TDMI_H2(p1, w, -0x1.03580a46c991p-7, -0x1.97caddcd5d92p-6);
+  p1 = TDMI_H2(p1, w, -0x1.510ab4fa4b5dap-4, -0x1.4e15b1705a60cp-2);
+  p = p + t * p1;
+  r = ((y - 0x1.762d86356be3fp0) - 0x1.b86a722197829p-54) * p + n / m;
+  series = TDMI_H4(1.0 / 12.0, z, -691.0 / 32760.0, 1.0 / 132.0, -1.0 / 240.0, 1.0 / 252.0);
+  series = TDMI_H2(series, z, -1.0 / 120.0, 1.0 / 12.0);
+  r = tdmi_sel(big, tdmi_short_log(c) - (0.5 * inv + z * series), r);
+  return tdmi_sel(a == tdmi_inf(), a, r);
+}
+
+/// digamma for x > 0; the bits of tdm_digammaf.
+TDM_FN float tdm_digammaf_near(float x) { return (float)tdmi_short_digamma_positive((double)x); }
+
+TDM_FN float tdm_digammaf(float v) {
+  const double x = (double)v, off = tdmi_off_integer(x);
+  const int neg = x < 0.0, whole = off == 0.0;
+  const double a = tdmi_sel(neg, 1.0 - x, x), d = tdmi_sel(neg & (whole ^ 1), off, 0.5);
+  const double cotangent = tdmi_short_sinpi(0.5 - tdmi_abs(d)) / tdmi_short_sinpi(d);
+  double r = tdmi_short_digamma_positive(a);
+  r = r - tdmi_sel(neg, 0x1.921fb54442d18p1 * cotangent, 0.0);
+  r = tdmi_sel(neg & whole, tdmi_nan(), r);
+  r = tdmi_sel(x == 0.0, tdmi_sign(tdmi_inf(), -x), r);
+  return (float)tdmi_sel(x != x, x, r);
+}
+
+// exp(-n) I0(n) for 0 <= n <= 8.
+TDM_FN double tdmi_short_i0e_near(double n) {
+  const double z = 0.25 * n * n, z2 = z * z;
+  double p = 0x1.4053daf898ef1p-43, p1 = 0x1.6f562a311f3ebp-38;
+  p = TDMI_H3(p, z2, 0x1.6acb561dde01ep-31, 0x1.035fecd84a04dp-19, 0x1.c71ef6abf550cp-10);
+  p = TDMI_H2(p, z2, 0x1.000002522929ep-2, 0x1.0000000134561p0);
+  p1 = TDMI_H2(p1, z2, 0x1.4dd94f70df17ap-25, 0x1.233579b517131p-14);
+  p1 = TDMI_H2(p1, z2, 0x1.c71c39b7da25ep-6, 0x1.ffffffba1c92ap-1);
+  p = p + z * p1;
+  return p * tdmi_short_exp_near(-n);
+}
+
+/// exp(-|x|) I0(x) for |x| <= TDM_BESSEL_NEAR; the bits of tdm_i0ef.
+#define TDM_BESSEL_NEAR 8.0f
+TDM_FN float tdm_i0ef_near(float x) { return (float)tdmi_short_i0e_near(tdmi_abs((double)x)); }
+
 TDM_FN float tdm_i0ef(float x) {
   const double a = tdmi_abs((double)x);
   const int big = a > 8.0;
-  const double n = tdmi_sel(big, 8.0, a), f = tdmi_sel(big, a, 8.0);
-  const double z = 0.25 * n * n, t = 16.0 / f - 1.0;
-  double p = 0x1.4053daf898ef1p-43;
-  p = TDMI_H3(p, z, 0x1.6f562a311f3ebp-38, 0x1.6acb561dde01ep-31, 0x1.4dd94f70df17ap-25);
-  p = TDMI_H3(p, z, 0x1.035fecd84a04dp-19, 0x1.233579b517131p-14, 0x1.c71ef6abf550cp-10);
-  p = TDMI_H3(p, z, 0x1.c71c39b7da25ep-6, 0x1.000002522929ep-2, 0x1.ffffffba1c92ap-1);
-  p = TDMI_H1(p, z, 0x1.0000000134561p0);
-  double q = 0x1.11377d6f988d9p-25;
-  q = TDMI_H3(q, t, 0x1.d2e586019b16cp-24, 0x1.49a088196db7bp-22, 0x1.8c3b74534ad85p-20);
-  q = TDMI_H3(q, t, 0x1.75cbd60e06fdep-17, 0x1.1dab09fad45a1p-13, 0x1.b8796bbedfb0ep-9);
-  q = TDMI_H1(q, t, 0x1.9bd428acb103cp-2);
-  return (float)tdmi_sel(big, q / tdm_sqrt(f), p * tdmi_short_exp(-n));
+  const double f = tdmi_sel(big, a, 8.0), t = 16.0 / f - 1.0, t2 = t * t;
+  const double near = tdmi_short_i0e_near(tdmi_sel(big, 8.0, a));
+  double q = 0x1.d2e586019b16cp-24, q1 = 0x1.11377d6f988d9p-25;
+  q = TDMI_H3(q, t2, 0x1.8c3b74534ad85p-20, 0x1.1dab09fad45a1p-13, 0x1.9bd428acb103cp-2);
+  q1 = TDMI_H3(q1, t2, 0x1.49a088196db7bp-22, 0x1.75cbd60e06fdep-17, 0x1.b8796bbedfb0ep-9);
+  q = q + t * q1;
+  return (float)tdmi_sel(big, q / tdm_sqrt(f), near);
+}
+
+// exp(-n) I1(n) for 0 <= n <= 8.
+TDM_FN double tdmi_short_i1e_near(double n) {
+  const double z = 0.25 * n * n, z2 = z * z;
+  double p = 0x1.c2e2207698f8dp-47, p1 = 0x1.36bc879488ebbp-41;
+  p = TDMI_H3(p, z2, 0x1.3e83d18aadd09p-34, 0x1.2845b56ad8b92p-22, 0x1.6c17f156dc41ap-12);
+  p = TDMI_H2(p, z2, 0x1.555556b5cdb85p-4, 0x1.0000000041f2fp0);
+  p1 = TDMI_H2(p1, z2, 0x1.4ede649085efp-28, 0x1.844ebb2d6be68p-17);
+  p1 = TDMI_H2(p1, z2, 0x1.c71c5480ebae3p-8, 0x1.ffffffe7a7ee6p-2);
+  p = p + z * p1;
+  return 0.5 * n * p * tdmi_short_exp_near(-n);
+}
+
+/// exp(-|x|) I1(x) for |x| <= TDM_BESSEL_NEAR; the bits of tdm_i1ef.
+TDM_FN float tdm_i1ef_near(float x) {
+  return tdmi_signf((float)tdmi_short_i1e_near(tdmi_abs((double)x)), x);
 }
 
 TDM_FN float tdm_i1ef(float x) {
   const double a = tdmi_abs((double)x);
   const int big = a > 8.0;
-  const double n = tdmi_sel(big, 8.0, a), f = tdmi_sel(big, a, 8.0);
-  const double z = 0.25 * n * n, t = 16.0 / f - 1.0;
-  double p = 0x1.c2e2207698f8dp-47;
-  p = TDMI_H3(p, z, 0x1.36bc879488ebbp-41, 0x1.3e83d18aadd09p-34, 0x1.4ede649085efp-28);
-  p = TDMI_H3(p, z, 0x1.2845b56ad8b92p-22, 0x1.844ebb2d6be68p-17, 0x1.6c17f156dc41ap-12);
-  p = TDMI_H3(p, z, 0x1.c71c5480ebae3p-8, 0x1.555556b5cdb85p-4, 0x1.ffffffe7a7ee6p-2);
-  p = TDMI_H1(p, z, 0x1.0000000041f2fp0);
-  double q = -0x1.3368afce112bcp-25;
-  q = TDMI_H3(q, t, -0x1.0747f2eab8769p-23, -0x1.80c46117df2b4p-22, -0x1.ea200b04499dap-20);
-  q = TDMI_H3(q, t, -0x1.f880a34b4f043p-17, -0x1.cbc6020e9777cp-13, -0x1.3f79622264d04p-7);
-  q = TDMI_H1(q, t, 0x1.8ebe783b0f157p-2);
-  return tdmi_signf((float)tdmi_sel(big, q / tdm_sqrt(f), 0.5 * n * p * tdmi_short_exp(-n)), x);
+  const double f = tdmi_sel(big, a, 8.0), t = 16.0 / f - 1.0, t2 = t * t;
+  const double near = tdmi_short_i1e_near(tdmi_sel(big, 8.0, a));
+  double q = -0x1.0747f2eab8769p-23, q1 = -0x1.3368afce112bcp-25;
+  q = TDMI_H3(q, t2, -0x1.ea200b04499dap-20, -0x1.cbc6020e9777cp-13, 0x1.8ebe783b0f157p-2);
+  q1 = TDMI_H3(q1, t2, -0x1.80c46117df2b4p-22, -0x1.f880a34b4f043p-17, -0x1.3f79622264d04p-7);
+  q = q + t * q1;
+  return tdmi_signf((float)tdmi_sel(big, q / tdm_sqrt(f), near), x);
 }
 
 // As tdmi_zeta_positive, with five terms and five of Euler and Maclaurin's formula: 2^-34.
@@ -722,82 +909,108 @@ TDM_FN float tdm_zetaf(float s, float q) {
   return (float)tdm_zeta((double)s, (double)q);
 }
 
-// x^a exp(-x) / gamma(a + 1) for 0 < a < 10, x > 0.
+// The lower (0) or upper (1) part of the gamma distribution's mass for 0 < a < 10, 0 < x < inf, as
+// tdmi_gamma_part, by steps that a loop may take for many pairs side by side.
+
+// x^a exp(-x) / gamma(a + 1).
 TDM_FN double tdmi_short_gamma_weight(double a, double x) {
   return tdmi_short_exp(a * tdmi_short_log(x) - x - tdmi_short_lgamma_positive(a + 1.0));
 }
 
-// The lower (0) or upper (1) part of the gamma distribution's mass for 0 < a < 10, 0 < x < inf, as
-// tdmi_gamma_part.
-TDM_FAR double tdmi_short_gamma_part(double a, double x, int upper) {
-  double sum = 1.0, y;
-  int n;
-  if (upper && a <= 1.0 && x <= 1.1) {
-    const double e = a * tdmi_short_log(x) - a * (a - 1.0) * tdmi_short_lgamma_core(a + 1.0);
-    double term = 1.0;
-    sum = 0.0;
-    for (n = 1; n < 14; ++n) {
-      term = term * (-x / n);
-      sum = sum + term / (a + n);
-    }
-    return -tdm_expm1(e) - tdmi_short_exp(e) * a * sum;
-  }
-  if (x < a || x <= 1.1) {  // power series
-    double term = 1.0;
-    for (n = 1; n < 1000 && term > sum * 0x1p-33; ++n) {
-      term = term * (x / (a + n));
-      sum = sum + term;
-    }
-    y = tdmi_short_gamma_weight(a, x) * sum;
-    y = y > 1.0 ? 1.0 : y;
-    return upper ? 1.0 - y : y;
-  }
-  {  // continued fraction by its recurrence: p / q, two steps of it apart
-    double b = x + 1.0 - a, p0 = 0.0, q0 = 1.0, p = 1.0, q = b;
-    for (n = 1; n < 1000; ++n) {
-      const double t = n * (a - n), p1 = p, q1 = q;
-      double gap;
-      b = b + 2.0;
-      p = b * p1 + t * p0;
-      q = b * q1 + t * q0;
-      gap = p * q1 - p1 * q;
-      if (tdmi_abs(gap) <= tdmi_abs(p * q1) * 0x1p-32) break;
-      p0 = p1;
-      q0 = q1;
-      if (tdmi_abs(q) > 0x1p400) {
-        p0 = p0 * 0x1p-400;
-        q0 = q0 * 0x1p-400;
-        p = p * 0x1p-400;
-        q = q * 0x1p-400;
-      }
-    }
-    y = tdmi_short_gamma_weight(a, x) * a * p / q;
-  }
-  y = y > 1.0 ? 1.0 : y;
-  return upper ? y : 1.0 - y;
+// Which way it is computed: by the power series, by the continued fraction, or for the upper part
+// of small a and x by a series of its own.
+TDM_FN int tdmi_gamma_by_small(double a, double x, int upper) {
+  return upper & (a <= 1.0) & (x <= 1.1);
+}
+TDM_FN int tdmi_gamma_by_series(double a, double x, int upper) {
+  return ((x < a) | (x <= 1.1)) & (tdmi_gamma_by_small(a, x, upper) ^ 1);
 }
 
+// The power series: a term that is 0 ends it.
+typedef struct {
+  double term, sum;
+} tdmi_series_t;
+TDM_FN tdmi_series_t tdmi_gamma_series_step(tdmi_series_t s, double a, double x, double n) {
+  const int more = s.term > s.sum * 0x1p-33;
+  s.term = tdmi_sel(more, s.term * (x / (a + n)), 0.0);
+  s.sum = s.sum + s.term;
+  return s;
+}
+
+// The continued fraction by its recurrence: p / q, two steps of it apart, until `more` is 0.
+typedef struct {
+  double p0, q0, p, q, more;
+} tdmi_fraction_t;
+TDM_FN tdmi_fraction_t tdmi_gamma_fraction_start(double a, double x, int wanted) {
+  tdmi_fraction_t f;
+  f.p0 = 0.0;
+  f.q0 = f.p = 1.0;
+  f.q = x + 1.0 - a;
+  f.more = tdmi_sel(wanted, 1.0, 0.0);
+  return f;
+}
+TDM_FN tdmi_fraction_t tdmi_gamma_fraction_step(tdmi_fraction_t f, double a, double x, double n) {
+  const double b = x + 1.0 - a + (n + n), t = n * (a - n);
+  const double p = b * f.p + t * f.p0, q = b * f.q + t * f.q0;
+  const double gap = tdmi_abs(p * f.q - f.p * q);
+  const double scale = tdmi_sel(tdmi_abs(q) > 0x1p400, 0x1p-400, 1.0);
+  const int on = f.more > 0.0;
+  f.more = tdmi_sel(on & (gap > tdmi_abs(p * f.q) * 0x1p-32), 1.0, 0.0);
+  f.p0 = tdmi_sel(on, f.p * scale, f.p0);
+  f.q0 = tdmi_sel(on, f.q * scale, f.q0);
+  f.p = tdmi_sel(on, p * scale, f.p);
+  f.q = tdmi_sel(on, q * scale, f.q);
+  return f;
+}
+
+TDM_FN double tdmi_gamma_small(double a, double x) {
+  const double e = a * tdmi_short_log(x) - a * (a - 1.0) * tdmi_short_lgamma_core(a + 1.0);
+  double term = 1.0, sum = 0.0;
+  int n;
+  for (n = 1; n < 14; ++n) {
+    term = term * (-x * (1.0 / n));
+    sum = sum + term / (a + n);
+  }
+  return -tdm_expm1(e) - tdmi_short_exp(e) * a * sum;
+}
+
+// From the sum of either series; the upper part by the fraction is not 1 minus anything.
+TDM_FN double tdmi_gamma_end(double y, int series, int upper) {
+  y = tdmi_sel(y > 1.0, 1.0, y);
+  return tdmi_sel(series ^ upper, y, 1.0 - y);
+}
+
+TDM_FAR double tdmi_short_gamma_part(double a, double x, int upper) {
+  const int series = tdmi_gamma_by_series(a, x, upper);
+  tdmi_fraction_t f;
+  int n;
+  if (tdmi_gamma_by_small(a, x, upper)) return tdmi_gamma_small(a, x);
+  if (series) {
+    tdmi_series_t s;
+    s.term = s.sum = 1.0;
+    for (n = 1; n < 1000 && s.term > 0.0; ++n) s = tdmi_gamma_series_step(s, a, x, n);
+    return tdmi_gamma_end(tdmi_short_gamma_weight(a, x) * s.sum, 1, upper);
+  }
+  f = tdmi_gamma_fraction_start(a, x, 1);
+  for (n = 1; n < 1000 && f.more > 0.0; ++n) f = tdmi_gamma_fraction_step(f, a, x, n);
+  return tdmi_gamma_end(tdmi_short_gamma_weight(a, x) * a * f.p / f.q, 0, upper);
+}
+
+// Where the steps above hold; elsewhere f64's way is taken.
+TDM_FN int tdmi_gamma_near(float a, float x) {
+  return (a > 0.0f) & (a < 10.0f) & (x > 0.0f) & (x < 0x1p100f);
+}
 TDM_FN float tdm_gammaincf(float a, float x) {
-  if (a > 0.0f && a < 10.0f && x > 0.0f && x < 0x1p100f)
-    return (float)tdmi_short_gamma_part((double)a, (double)x, 0);
+  if (tdmi_gamma_near(a, x)) return (float)tdmi_short_gamma_part((double)a, (double)x, 0);
   return (float)tdm_gammainc((double)a, (double)x);
 }
 TDM_FN float tdm_gammainccf(float a, float x) {
-  if (a > 0.0f && a < 10.0f && x > 0.0f && x < 0x1p100f)
-    return (float)tdmi_short_gamma_part((double)a, (double)x, 1);
+  if (tdmi_gamma_near(a, x)) return (float)tdmi_short_gamma_part((double)a, (double)x, 1);
   return (float)tdm_gammaincc((double)a, (double)x);
 }
 
 // ---- f32 functions that are computed in f64 and rounded once --------------------------------
 
-TDM_FN float tdm_asinf(float x) { return (float)tdm_asin((double)x); }
-TDM_FN float tdm_acosf(float x) { return (float)tdm_acos((double)x); }
-TDM_FN float tdm_sinhf(float x) { return (float)tdm_sinh((double)x); }
-TDM_FN float tdm_coshf(float x) { return (float)tdm_cosh((double)x); }
-TDM_FN float tdm_asinhf(float x) { return (float)tdm_asinh((double)x); }
-TDM_FN float tdm_acoshf(float x) { return (float)tdm_acosh((double)x); }
 TDM_FN float tdm_cbrtf(float x) { return (float)tdm_cbrt((double)x); }
-TDM_FN float tdm_digammaf(float x) { return (float)tdm_digamma((double)x); }
-TDM_FN float tdm_erfcxf(float x) { return (float)tdm_erfcx((double)x); }
 
 #endif

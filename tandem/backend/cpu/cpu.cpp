@@ -120,6 +120,7 @@ void register_cpu_backend() {
   detail::register_loss_kernels();
   detail::register_running_best_kernels();
   detail::register_kthvalue_kernels();
+  detail::register_logsumexp_kernels();
   detail::register_distance_kernels();
   detail::register_fft_kernels();
   detail::register_update_kernels();

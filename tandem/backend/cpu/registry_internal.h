@@ -43,6 +43,7 @@ void register_softmax_kernels();
 void register_loss_kernels();
 void register_running_best_kernels();
 void register_kthvalue_kernels();
+void register_logsumexp_kernels();
 void register_distance_kernels();
 void register_fft_kernels();
 void register_update_kernels();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own depthwise convolution and its derivatives over channels-last rows, in f32; the derivatives
-// widen 16-bit arrays row by row. With respect to the weight, gw[c][tap] = sum over pixels of
+// Own depthwise convolution and its derivatives over channels-last rows, in f32; 16-bit arrays are
+// widened row by row. With respect to the weight, gw[c][tap] = sum over pixels of
 // gy[pixel][c] x[pixel + tap][c]: rows of outputs are split into parts determined by the shape,
 // each with sums [tap][c] of its own that are added in order, so bits do not depend on threads. Of
 // the other two, every row of y and of gx is a unit; the derivative with respect to the input is,
@@ -114,7 +114,7 @@ void weight_run(const KernelCall& c) {
 constexpr int64_t kMostRows = 16;  ///< rows of taps
 
 bool forward_supports(const KernelCall& c) {
-  if (!conv_supports_f32(c) || !is_depthwise(c, c.in[0], c.out[0])) return false;
+  if (!conv_supports_floats(c) || !is_depthwise(c, c.in[0], c.out[0])) return false;
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
   return s.axis[0].kernel * s.axis[1].kernel <= kMostRows && s.axis[2].dilation == 1 &&
          s.axis[2].padding >= 0;
@@ -153,15 +153,25 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   return rows_prepare(s, c.in[0], c.out[0]);
 }
 
+// The bias as f32, or nullptr; written over the weight as [c][tap].
+const float* wide_bias(const KernelCall& c, const ConvPlan& plan) {
+  if (c.n_in <= 2 || !c.in[2].present()) return nullptr;
+  if (c.in[2].dtype == DType::f32) return c.in[2].as<float>();
+  auto* bias = reinterpret_cast<float*>(conv_scratch(c, plan.workers_at));
+  widen_dense(c.in[2], bias);
+  return bias;
+}
+
 void forward_run(const KernelCall& c) {
   const auto& plan = *static_cast<const ConvPlan*>(c.plan);
   const ConvSizes s(c.get_attrs<ConvAttrs>(), c.in[0], c.in[1], c.out[0]);
   const ConvSizes::Axis &d = s.axis[0], &h = s.axis[1], &w = s.axis[2];
-  const float *x = conv_read(c, 0, plan.first), *zeros = row_of_zeros(c, plan, s);
-  float* y = conv_written(c, plan.second);
+  const void* all_x = conv_read_any(c, 0, plan.first);
+  void* all_y = conv_written_any(c, plan.second);
+  const float* zeros = row_of_zeros(c, plan, s);
   DepthwiseRow all{};
   all.weight = turned_weight(c, plan, s, false);
-  all.bias = c.n_in > 2 && c.in[2].present() ? c.in[2].as<float>() : nullptr;
+  all.bias = wide_bias(c, plan);
   all.c = s.c;
   all.in_w = w.in;
   all.w = w.out;
@@ -172,6 +182,8 @@ void forward_run(const KernelCall& c) {
   const int64_t width = w.out * s.c, rows = s.n * d.out * h.out;
   parallel_for(0, rows, 1 + 32768 / (width * s.taps), [&](int64_t first, int64_t last) {
     const float* taps[kMostRows];
+    WideRows x(all_x, c.in[0].dtype, w.in * s.c, all.kernel_h);
+    NarrowRows y(all_y, c.out[0].dtype, width);
     DepthwiseRow r = all;
     r.rows = taps;
     for (int64_t row = first; row < last; ++row) {
@@ -181,10 +193,11 @@ void forward_run(const KernelCall& c) {
         for (int64_t kh = 0; kh < h.kernel; ++kh) {
           const int64_t id = d.at(od, kd), ih = h.at(oh, kh);
           const bool inside = id >= 0 && id < d.in && ih >= 0 && ih < h.in;
-          taps[count++] = inside ? x + ((n * d.in + id) * h.in + ih) * w.in * s.c : zeros;
+          taps[count++] = inside ? x.at((n * d.in + id) * h.in + ih) : zeros;
         }
-      r.y = y + row * width;
+      r.y = y.begin(row);
       channel_loops().depthwise(r);
+      y.done(row);
     }
   });
   conv_store(c, plan.second);

@@ -129,16 +129,6 @@ std::shared_ptr<const Plan> forward_prepare(const KernelCall& c) {
   return plan;
 }
 
-// Computes top and sum with log(sum of exp(x)) = top + log(sum); reads `x` three times from cache.
-void sum_exp(const RowLoops& l, const float* x, int64_t n, float& top, double& sum) {
-  constexpr int64_t kPiece = 1024;
-  float e[kPiece];
-  top = l.max(x, n);
-  sum = std::isinf(top) ? 1 : 0;
-  if (sum != 0) return;
-  for (int64_t i = 0; i < n; i += kPiece) sum += l.exp(e, x + i, top, std::min(kPiece, n - i));
-}
-
 // The loss of row r, of which e = log(sum of exp(x)).
 double loss_of(const Rows& s, int64_t r, float e) {
   const int64_t t = s.label(r);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of few elements are transposed and computed as columns: alone their exponentials would not
-// fill vectors.
+// log(sum of exp(x)) of rows, for losses and logsumexp. Rows of few elements are transposed and
+// computed as columns: alone their exponentials would not fill vectors.
 #pragma once
+
+#include <algorithm>
+#include <cmath>
 
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/rows/row_internal.h"
@@ -25,6 +28,17 @@ inline void turn_columns(float* rows, const float* y, const Columns& c) {
   if (c.n >= table.width) return table.transpose(rows, c.n, y, c.step, c.n, c.count);
   for (int64_t r = 0; r < c.count; ++r)
     for (int64_t k = 0; k < c.n; ++k) *rows++ = y[k * c.step + r];
+}
+
+/// Computes top and sum with log(sum of exp(x)) = top + log(sum), as RowLoops::column_sum_exp does;
+/// reads `x` three times from cache.
+inline void sum_exp(const RowLoops& l, const float* x, int64_t n, float& top, double& sum) {
+  constexpr int64_t kPiece = 1024;
+  float e[kPiece];
+  top = l.max(x, n);
+  sum = std::isinf(top) ? 1 : 0;
+  if (sum != 0) return;
+  for (int64_t i = 0; i < n; i += kPiece) sum += l.exp(e, x + i, top, std::min(kPiece, n - i));
 }
 
 }  // namespace tandem::detail

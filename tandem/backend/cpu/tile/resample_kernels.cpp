@@ -3,9 +3,10 @@
 // one pass per resized dimension, each a weighted sum of lines. The result takes the layout of x.
 // Every element is summed in a fixed order.
 #include <algorithm>
-#include <cstring>
 
+#include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
+#include "tandem/backend/cpu/tile/resample_internal.h"
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/rule_internal.h"
@@ -14,19 +15,11 @@
 namespace tandem::detail {
 namespace {
 
-// The taps of one output: `count` inputs from `at`, weights from `weight`.
-template <class T>
-struct Line {
-  const int64_t* at;
-  const T* weight;
-  int64_t count;
-};
-
 // A map with weights of the element type.
 template <class T>
 struct Pass {
   explicit Pass(const AxisMap& m) : map(m), weight(m.weight.begin(), m.weight.end()) {}
-  Line<T> line(int64_t o) const {
+  Taps<T> line(int64_t o) const {
     const int64_t from = map.first[static_cast<size_t>(o)];
     return {map.at.data() + from, weight.data() + from,
             map.first[static_cast<size_t>(o) + 1] - from};
@@ -35,72 +28,86 @@ struct Pass {
   std::vector<T> weight;
 };
 
-// out[i] = sum of weight * in[at * inner + i].
+const ResampleLoops& resample_loops() {
+  const CpuFeatures& f = cpu_features();
+  return f.avx512 ? kResampleAvx512 : f.avx2 ? kResampleAvx2 : kResampleBase;
+}
+void combine(const Taps<float>& l, const float* in, float* out, int64_t n) {
+  resample_loops().combine32(l, in, out, n);
+}
+void combine(const Taps<double>& l, const double* in, double* out, int64_t n) {
+  resample_loops().combine64(l, in, out, n);
+}
+
+// The last dimension of one row, element by element.
 template <class T>
-void combine(const Line<T>& l, const T* in, T* out, int64_t inner) {
-  const int64_t* at = l.at;
-  const T* w = l.weight;
-  if (l.count == 1 && w[0] == T(1)) {
-    copy_bytes(out, in + at[0] * inner, static_cast<size_t>(inner) * sizeof(T));
-  } else if (l.count == 2) {
-    const T *a = in + at[0] * inner, *b = in + at[1] * inner;
-    for (int64_t i = 0; i < inner; ++i) out[i] = w[0] * a[i] + w[1] * b[i];
-  } else if (l.count == 4) {
-    const T *a = in + at[0] * inner, *b = in + at[1] * inner;
-    const T *c = in + at[2] * inner, *d = in + at[3] * inner;
-    for (int64_t i = 0; i < inner; ++i)
-      out[i] = w[0] * a[i] + w[1] * b[i] + w[2] * c[i] + w[3] * d[i];
-  } else {
-    std::memset(static_cast<void*>(out), 0, static_cast<size_t>(inner) * sizeof(T));
-    for (int64_t k = 0; k < l.count; ++k) {
-      const T* a = in + at[k] * inner;
-      for (int64_t i = 0; i < inner; ++i) out[i] += w[k] * a[i];
-    }
+void combine_elements(const Pass<T>& p, const T* in, T* out) {
+  for (int64_t o = 0; o < p.map.out; ++o) {
+    const Taps<T> l = p.line(o);
+    if (l.count == 2)
+      out[o] = l.weight[0] * in[l.at[0]] + l.weight[1] * in[l.at[1]];
+    else
+      combine(l, in, out + o, 1);
   }
 }
 
-// One element per output: a line of single elements.
+// Rows that are resized together: transposed, so that they become lines of elements side by side.
 template <class T>
-void combine_elements(const Pass<T>& p, const T* in, T* out) {
-  const AxisMap& m = p.map;
-  const int64_t* at = m.at.data();
-  const T* w = p.weight.data();
-  if (m.at.size() == static_cast<size_t>(m.out) * 2) {
-    bool pairs = true;
-    for (int64_t o = 0; o < m.out; ++o) pairs &= m.first[static_cast<size_t>(o)] == 2 * o;
-    if (pairs) {
-      for (int64_t o = 0; o < m.out; ++o)
-        out[o] = w[2 * o] * in[at[2 * o]] + w[2 * o + 1] * in[at[2 * o + 1]];
+class RowGroup {
+ public:
+  static constexpr int64_t kFewest = 8;
+  explicit RowGroup(const Pass<T>& p)
+      : p_(p),
+        most_((p.map.in + p.map.out) * 32 * static_cast<int64_t>(sizeof(T)) <= 32 * 1024 ? 32 : 16),
+        in_(p.map.in * most_ + 64),
+        out_(p.map.out * most_ + 64) {}
+  int64_t most() const { return most_; }
+  void run(const T* in, T* out, int64_t rows) const {
+    const AxisMap& m = p_.map;
+    const MicroTable<T>& table = micro_table<T>();
+    if (rows < kFewest || rows < table.width || m.out < table.width) {
+      for (int64_t r = 0; r < rows; ++r) combine_elements(p_, in + r * m.in, out + r * m.out);
       return;
     }
+    table.transpose(in_.get(), rows, in, m.in, rows, m.in);
+    for (int64_t o = 0; o < m.out; ++o) combine(p_.line(o), in_.get(), out_.get() + o * rows, rows);
+    table.transpose(out, m.out, out_.get(), rows, m.out, rows);
   }
-  for (int64_t o = 0; o < m.out; ++o) {
-    const Line<T> l = p.line(o);
-    T sum = 0;
-    for (int64_t k = 0; k < l.count; ++k) sum += l.weight[k] * in[l.at[k]];
-    out[o] = sum;
-  }
-}
+
+ private:
+  const Pass<T>& p_;
+  int64_t most_;
+  Dense<T> in_, out_;
+};
 
 // in [outer, map.in, inner] -> out [outer, map.out, inner]; `used`: outer positions to compute.
 template <class T>
 void run_pass(const Pass<T>& p, const T* in, T* out, int64_t outer, int64_t inner,
               const std::vector<char>* used) {
   const AxisMap& m = p.map;
+  const auto wanted = [&](int64_t r) {
+    return !used || (*used)[static_cast<size_t>(r) % used->size()];
+  };
   if (inner == 1) {
     const int64_t grain = 1 + 32768 / (m.out * 4);
     parallel_for(0, outer, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r)
-        if (!used || (*used)[static_cast<size_t>(r) % used->size()])
-          combine_elements(p, in + r * m.in, out + r * m.out);
+      const RowGroup<T> group(p);
+      for (int64_t r = begin; r < end;) {
+        if (!wanted(r)) {
+          ++r;
+          continue;
+        }
+        const int64_t rows = std::min(group.most(), end - r);
+        group.run(in + r * m.in, out + r * m.out, rows);
+        r += rows;
+      }
     });
     return;
   }
   parallel_for(0, outer * m.out, 1 + 32768 / (inner * 2), [&](int64_t begin, int64_t end) {
     int64_t block = begin / m.out, o = begin % m.out;
     for (int64_t r = begin; r < end; ++r) {
-      if (!used || (*used)[static_cast<size_t>(block) % used->size()])
-        combine(p.line(o), in + block * m.in * inner, out + r * inner, inner);
+      if (wanted(block)) combine(p.line(o), in + block * m.in * inner, out + r * inner, inner);
       if (++o == m.out) o = 0, ++block;
     }
   });

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resampling loop for AVX-512.
+#include "tandem/backend/cpu/tile/resample_internal.h"
+
+namespace tandem::detail {
+namespace {
+#include "tandem/backend/cpu/tile/resample_loops.inc"
+}  // namespace
+
+constinit const ResampleLoops kResampleAvx512{combine<float>, combine<double>};
+
+}  // namespace tandem::detail
