@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the files of a version to what answers requests.
 #include <malloc.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdint>
 #include <exception>
 #include <thread>
 
@@ -19,29 +16,11 @@ namespace tandem::serve {
 
 namespace {
 
-// Linux from 6.12 on takes a task's slice for the least time that it may keep a processor when
-// others wait; before, it does nothing. (The C library has no struct for it.)
-void shorten_slice(int nicer) noexcept {
-  struct {
-    uint32_t size = 48, policy = 0;
-    uint64_t flags = 0;
-    int32_t nice = 0;
-    uint32_t priority = 0;
-    uint64_t runtime = 0, deadline = 0, period = 0;
-  } wanted;
-  constexpr uint64_t kLeast = 100'000;  // nanoseconds
-  wanted.nice = nicer;
-  wanted.runtime = kLeast;
-  syscall(SYS_sched_setattr, 0, &wanted, 0);
-}
-
 // From now on this thread takes second place behind those that answer, where a processor has work
 // for both. It cannot come forward again, and threads that it makes stay behind, too.
 void step_back() noexcept {
   constexpr int kNicer = 10;  // a tenth of the time
-  errno = 0;
-  const int now = nice(kNicer);
-  if (errno == 0) shorten_slice(now);
+  if (nice(kNicer) == -1) return;
 }
 
 }  // namespace
