@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tandem/base/ascii.h"
+#include "tandem/serve/http/append_bytes_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -246,7 +247,7 @@ void HttpParser::chunk_size(std::string_view text) {
 
 size_t HttpParser::take_body(std::string_view bytes) {
   const size_t n = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
-  request_.body.append(bytes.data(), n);
+  append_bytes(request_.body, bytes.substr(0, n));
   left_ -= n;
   if (left_ == 0) state_ = state_ == State::body ? State::done : State::chunk_end;
   return n;

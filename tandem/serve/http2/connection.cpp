@@ -3,6 +3,7 @@
 
 #include "tandem/base/ascii.h"
 #include "tandem/serve/grpc/status.h"
+#include "tandem/serve/http/append_bytes_internal.h"
 #include "tandem/serve/http2/connection_internal.h"
 
 namespace tandem::serve {
@@ -132,7 +133,7 @@ void Http2Connection::data(int32_t id, std::string_view bytes) {
   const size_t most = owner_.options.limits.body_bytes + (s->grpc ? kGrpcPrefix : 0);
   if (bytes.size() > most - std::min(body.size(), most))
     return refuse(id, *s, 413, "the body is larger than the server takes");
-  body.append(bytes);
+  append_bytes(body, bytes);
   hold(*s, s->header_bytes + body.capacity());
 }
 

@@ -3,6 +3,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/serve/http/append_bytes_internal.h"
 
 #if TANDEM_HAVE_NGHTTP2
 
@@ -147,7 +148,7 @@ struct Http2Frames::State {
     return guarded([&] {
       s.out->append(view(head, 9));
       bool ended = false;
-      if (length > 0) s.out->append(s.events.to_send(f->hd.stream_id, length, ended));
+      if (length > 0) append_bytes(*s.out, s.events.to_send(f->hd.stream_id, length, ended));
       s.events.sent(f->hd.stream_id, length);
     });
   }

@@ -10,6 +10,7 @@
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/ops/ops.h"
+#include "tandem/serve/http/append_bytes_internal.h"
 #include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
@@ -296,8 +297,8 @@ HttpResponse answer_of(const ModelVersion& v, const std::string& id,
   body.reserve(body.size() + bytes);
   for (const Tensor& x : binaries)
     if (x.numel() > 0)
-      body.append(static_cast<const char*>(x.data_ptr()),
-                  static_cast<size_t>(x.numel()) * size_of(x.dtype()));
+      append_bytes(body, {static_cast<const char*>(x.data_ptr()),
+                          static_cast<size_t>(x.numel()) * size_of(x.dtype())});
   return out;
 }
 
