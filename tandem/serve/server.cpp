@@ -264,11 +264,13 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
 }
 
 std::string timing_text(const JobResult& r) {
-  std::string out = "queue=";
-  out.append(std::to_string(std::llround(r.queue_seconds * 1e6))).append("us;compute=");
-  out.append(std::to_string(std::llround(r.compute_seconds * 1e6))).append("us;batch=");
-  out.append(std::to_string(r.batch));
-  if (r.kept) out += ";cache=hit";
+  using namespace std::string_view_literals;
+  const auto microseconds = [](double s) { return std::to_string(std::llround(s * 1e6)); };
+  std::string out;
+  out.reserve(64);
+  out.append("queue="sv).append(microseconds(r.queue_seconds)).append("us;compute="sv);
+  out.append(microseconds(r.compute_seconds)).append("us;batch="sv).append(std::to_string(r.batch));
+  if (r.kept) out.append(";cache=hit"sv);
   return out;
 }
 

@@ -3,6 +3,7 @@
 // healthy, and one tensor has the same bits in whatever form it comes.
 #include "tandem/serve/server.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -74,6 +75,25 @@ struct BadBody {
   const char* says;
   int status = 400;
 };
+
+// Clients repeat what stands before the bytes of their tensors: the answer is that of the bytes.
+TEST_F(Serving, OneHeadAsksForManyTensors) {
+  const std::string head =
+      "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],"
+      "\"parameters\":{\"binary_data_size\":16}}]}";
+  const HttpHeaders length{{"Inference-Header-Content-Length", std::to_string(head.size())}};
+  const auto client = server_->client();
+  const auto ask = [&](const std::string& bytes, const char* model = "scale") {
+    return client->post("/v2/models/" + std::string(model) + "/infer", head + bytes, length);
+  };
+  for (const float n : {1.0F, 2.0F, 5.0F}) {
+    EXPECT_TRUE(
+        has(ask(raw_floats({n, 0, 0, n})).body, fmt::format("[{0:.1f},0.0,0.0,{0:.1f}]", 3 * n)));
+    EXPECT_TRUE(has(ask(raw_floats({n})).body, "expects 16 bytes of the 4 that are left"));
+    EXPECT_TRUE(has(ask("", "pair").body, "expects 16 bytes of the 0 that are left"));
+    EXPECT_TRUE(has(ask(raw_floats({n, 0, 0, n}), "pair").body, "the model has no input 'x'"));
+  }
+}
 
 // Rows 1 to 25 of the list of bad inputs.
 TEST_F(Serving, BadV2BodiesGetTheirAnswer) {

@@ -87,7 +87,8 @@ std::optional<std::vector<std::string>> path_segments(std::string_view path) {
   std::string* now = nullptr;
   for (size_t i = 0; i < path.size(); ++i) {
     if (path[i] == '/') {
-      const size_t end = std::min(path.find_first_of("/%", i + 1), path.size());
+      size_t end = i + 1;
+      while (end < path.size() && path[end] != '/' && path[end] != '%') ++end;
       now = &out.emplace_back(path.substr(i + 1, end - i - 1));
       i = end - 1;
     } else if (path[i] == '%') {
