@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "tandem/base/append_bytes.h"
 #include "tandem/base/error.h"
 
 namespace tandem::io {
@@ -195,7 +196,7 @@ void ProtoWriter::add_double(uint32_t field, double v) {
 void ProtoWriter::add_bytes(uint32_t field, std::string_view v) {
   key(field, ProtoType::bytes);
   put_varint(out_, v.size());
-  out_.append(v);
+  append_bytes(out_, v);
 }
 
 void ProtoWriter::add_packed(uint32_t field, const std::vector<int64_t>& v) {

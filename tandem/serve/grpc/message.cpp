@@ -30,9 +30,7 @@ std::optional<std::string_view> take_message(std::string_view& bytes, GrpcCoding
                                              size_t most, std::string& room) {
   if (bytes.size() < kGrpcPrefix) return std::nullopt;
   const auto flag = static_cast<unsigned char>(bytes[0]);
-  size_t length = 0;
-  for (size_t i = 1; i < kGrpcPrefix; ++i)
-    length = length << 8 | static_cast<unsigned char>(bytes[i]);
+  const size_t length = grpc_length(bytes);
   if (flag > 1) refuse(400, "a message begins with {}, which is neither 0 nor 1", flag);
   if (flag == 1 && coding == GrpcCoding::identity)
     refuse(400, "a message is compressed, and the call names no grpc-encoding");

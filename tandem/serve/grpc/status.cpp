@@ -65,6 +65,13 @@ bool is_grpc(const HttpRequest& request) {
          (*type)[kType.size()] == ';';
 }
 
+size_t grpc_length(std::string_view prefix) {
+  size_t length = 0;
+  for (size_t i = 1; i < kGrpcPrefix; ++i)
+    length = length << 8 | static_cast<unsigned char>(prefix[i]);
+  return length;
+}
+
 HttpHeaders grpc_trailers(GrpcCode code, std::string_view text) {
   HttpHeaders out;
   out.emplace_back("grpc-status", std::to_string(static_cast<int>(code)));

@@ -29,6 +29,8 @@ enum class GrpcCode : uint8_t {
 
 /// A message is preceded by a byte, is it compressed, and its length in four.
 constexpr size_t kGrpcPrefix = 5;
+/// The length that they say.
+size_t grpc_length(std::string_view prefix);
 
 /// invalid_argument of 400, not_found of 404 ...
 TD_API GrpcCode grpc_code(int http_status);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/http/parser.h"
+#include "tandem/base/append_bytes.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +10,6 @@
 #include <cstring>
 
 #include "tandem/base/ascii.h"
-#include "tandem/serve/http/append_bytes_internal.h"
 
 namespace tandem::serve {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "tandem/base/append_bytes.h"
 #include "tandem/base/ascii.h"
 #include "tandem/serve/grpc/status.h"
-#include "tandem/serve/http/append_bytes_internal.h"
 #include "tandem/serve/http2/connection_internal.h"
 
 namespace tandem::serve {
@@ -70,6 +70,8 @@ void Http2Connection::begin_head(int32_t id) {
   if (s.headed) return;  // trailers of a request are read and dropped
   s.since = owner_.now();
   s.request.http2 = true;
+  constexpr size_t kUsual = 12;
+  s.request.headers.reserve(kUsual);
   s.request.remote = owner_.remote;
 }
 
@@ -133,6 +135,10 @@ void Http2Connection::data(int32_t id, std::string_view bytes) {
   const size_t most = owner_.options.limits.body_bytes + (s->grpc ? kGrpcPrefix : 0);
   if (bytes.size() > most - std::min(body.size(), most))
     return refuse(id, *s, 413, "the body is larger than the server takes");
+  // The first message of a call says how long it is. (A length alone must not reserve the limit.)
+  constexpr size_t kAtOnce = size_t{1} << 20;
+  if (s->grpc && body.empty() && bytes.size() >= kGrpcPrefix)
+    body.reserve(std::min({kGrpcPrefix + grpc_length(bytes), most, kAtOnce}));
   append_bytes(body, bytes);
   hold(*s, s->header_bytes + body.capacity());
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/http2/frames.h"
+#include "tandem/base/append_bytes.h"
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/serve/http/append_bytes_internal.h"
 
 #if TANDEM_HAVE_NGHTTP2
 

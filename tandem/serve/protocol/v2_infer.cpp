@@ -8,10 +8,10 @@
 #include <limits>
 #include <map>
 
+#include "tandem/base/append_bytes.h"
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/ops/ops.h"
-#include "tandem/serve/http/append_bytes_internal.h"
 #include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
