@@ -78,12 +78,14 @@ struct Svd {
   bool ok = true;
   Svd(const Mat<T>& a, bool full) {
     const Eigen::Index m = a.rows(), n = a.cols(), k = std::min(m, n);
+    full = full && m != n;
     Rows<T> left = Rows<T>::Identity(m, full ? m : k), right = Rows<T>::Identity(n, full ? n : k);
     s = Vec<T>::Zero(k);
     ok = a.allFinite();
     if (k && ok) {
       const Rows<T> x = a;
-      ok = svd(x.data(), m, n, full, left.data(), s.data(), right.data());
+      ok = (!full && svd_small(x.data(), m, n, left.data(), s.data(), right.data())) ||
+           svd(x.data(), m, n, full, left.data(), s.data(), right.data());
     } else if (!ok) {
       left.setZero();
       right.setZero();

@@ -13,4 +13,11 @@ namespace tandem::detail {
 bool svd(const float* a, int64_t m, int64_t n, bool full, float* u, float* s, float* v);
 bool svd(const double* a, int64_t m, int64_t n, bool full, double* u, double* s, double* v);
 
+/// Sizes up to which svd_small() is the faster one.
+inline constexpr int64_t kSmallSvd = 16;
+/// The same without `full`, for matrices of at most kSmallSvd rows and columns; false where svd()
+/// is to be asked: for others, and where singular values vanish beside the largest.
+template <class T>
+bool svd_small(const T* a, int64_t m, int64_t n, T* u, T* s, T* v);
+
 }  // namespace tandem::detail
