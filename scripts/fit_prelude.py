@@ -187,6 +187,14 @@ def main():
     def bessel_w(n): return lambda z: 1 / m.hyp0f1(n + 1, z)
 
     def gap(x): return (x - 3) / (x + 3)
+
+    def erfcx_whole(t):
+        x = 3 * (1 + t) / (1 - t)
+        z = 1 / (2 * x * x) if x else mpf(1)
+        far = (1 - z * (1 - 3 * z * (1 - 5 * z * (1 - 7 * z)))) / (x * m.sqrt(m.pi)) if x else mpf(1)
+        return (1 + 2 * x) * (far if x > 200 else m.exp(x * x) * m.erfc(x))
+
+    def near_from(t): return erfinv_ratio(max(t + mpf('0.75'), mpf(0)))
     quarter = [(m.pi / 4 * mpf(s)) ** 2 for s in ('1.001', '1.0001')]
     table = [  # name, function, weight, interval, degree, bits, roundings one by one
         ('expf', exp_q, lambda r: r * r / m.exp(r), -half_ln2, half_ln2, 4, 24, 4),
@@ -234,11 +242,19 @@ def main():
         ('i1, x < 8', bessel_near(1), lambda z: 1 / m.hyp0f1(2, z), mpf(10) ** -12, 16, 17, 53, 2),
         ('i0, x > 8', bessel_rest(0), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 22, 53, 0),
         ('i1, x > 8', bessel_rest(1), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 22, 53, 0),
-        ('erfinvf', short_near, inverse(short_near), -3.125, 3.125, 12, 53, 0),
-        ('erfinvf, w > 6.25', short_far, inverse(short_far), -0.75, 0.75, 10, 53, 0),
+        ('ndtrif', short_near, inverse(short_near), -3.125, 3.125, 12, 53, 0),
+        ('ndtrif, w > 6.25', short_far, inverse(short_far), -0.75, 0.75, 10, 53, 0),
+        ('erfinvf', near_from, inverse(near_from), mpf('-0.75'), mpf('5.5'), 10, 53, 0),
+        ('erfinvf, w > 6.25', short_far, inverse(short_far), -0.75, 0.83, 9, 53, 0),
+        ('asinf', even(lambda x: (m.asin(x) / x - 1) / x ** 2), even(lambda x: x ** 3 / m.asin(x)),
+         tiny, '0.25001', 6, 53, 0),
+        ('sinhf', even(lambda x: (m.sinh(x) / x - 1) / x ** 2), even(lambda x: x ** 3 / m.sinh(x)),
+         tiny, 1, 3, 53, 0),
+        ('digammaf', digamma_r, inverse(digamma_r), -0.75, 0.75, 16, 53, 0),
+        ('erfcxf', erfcx_whole, inverse(erfcx_whole), -1, mpf('0.99999999'), 13, 53, 0),
         ('ndtrif, w > 16', short_tail, inverse(short_tail), mpf('-3.1'), mpf('3.1'), 12, 53, 0),
         ('lgammaf', lgamma_r, inverse(lgamma_r), -0.75, 0.75, 13, 53, 0),
-        ('sine of lgammaf', even(sinpi), even(sinpi_w), mpf(10) ** -10, '0.2501', 4, 53, 0),
+        ('sine of lgammaf', even(sinpi), even(sinpi_w), mpf(10) ** -10, '0.2501', 5, 53, 0),
         ('i0f, x < 8', bessel_near(0), bessel_w(0), mpf(10) ** -12, 16, 10, 53, 0),
         ('i1f, x < 8', bessel_near(1), bessel_w(1), mpf(10) ** -12, 16, 10, 53, 0),
         ('i0f, x > 8', bessel_rest(0), lambda t: mpf('2.5'), mpf('-0.9999999999'), 1, 7, 53, 0),

@@ -649,7 +649,7 @@ TDM_FN float tdmi_erfinvf_w(float a) {
   return (0.5f * z - z * f * p) - f - (float)((int)v >> 23) * 0x1.62e43p-1f;
 }
 
-// The ratio's polynomial without its constant 0x1.10d2fb4c5fdfep0 for w < 6.25.
+// The ratio's polynomial without its constant 0x1.10d2fb4c2dfep0 for w < 6.25.
 TDM_FN float tdmi_erfinvf_near(float w) {
   const float t = w - 0.75f, t2 = t * t;
   float p = -0x1.53eca254f6c84p-26f, p1 = 0x1.5ea1a9b346c94p-31f;

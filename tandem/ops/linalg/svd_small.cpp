@@ -80,9 +80,10 @@ bool svd_small(const T* x, int64_t rows, int64_t columns, T* u, T* s, T* v) {
   w.n = wide ? rows : columns;
   w.step = (w.m + 7) / 8 * 8;
   w.tolerance = sizeof(T) == 4 ? 0x1p-32 : kEps;
+  if (w.m > kMost) return false;
   double largest = 0;
   for (int64_t i = 0; i < rows * columns; ++i) largest = std::max<double>(largest, std::abs(x[i]));
-  if (w.m > kMost || !(largest > 0)) return false;
+  if (!(largest > 0)) return false;
   // A power of two, so that nothing is rounded and no square overflows.
   const double scale = std::ldexp(1.0, -std::ilogb(largest));
   if (!std::isfinite(scale) || !(scale > 0)) return false;
