@@ -762,13 +762,13 @@ TDM_FN double tdmi_short_sinpi(double d) {
   return 0x1.921fb54442d18p1 * d + d * (z * p);
 }
 
-// At x < 0 within 2 ulp of the largest of 1, lgamma(|x|) and the result.
 /// lgamma for x > 0; the bits of tdm_lgammaf.
 TDM_FN float tdm_lgammaf_near(float x) {
   const double y = tdmi_short_lgamma_positive((double)x);
   return (float)tdmi_sel((double)x == tdmi_inf(), tdmi_inf(), y);
 }
 
+// At x < 0 within 2 ulp of the largest of 1, lgamma(|x|) and the result.
 TDM_FN float tdm_lgammaf(float v) {
   const double x = (double)v, a = tdmi_abs(x);
   const double plus = tdmi_short_lgamma_positive(a);

@@ -103,10 +103,11 @@ bool export_matmul_integer(OnnxExportCall& c) {
 }
 
 // As a node of com.microsoft where x is rounded, which no node of ONNX says; else the body does.
+// (Codes of 2 bits are newer than most readers of that node.)
 bool export_matmul_nbits(OnnxExportCall& c) {
   const auto& a = c.get_attrs<NBitsAttrs>();
   const Shape &x = c.shape(0), &codes = c.shape(1);
-  if (a.accuracy_level != kCodesOfInputs || c.dtype(0) != DType::f32 || c.dtype(2) != DType::f32 ||
+  if (a.accuracy_level != kCodesOfInputs || a.bits == 2 || c.dtype(0) != DType::f32 || c.dtype(2) != DType::f32 ||
       codes.is_symbolic() || x[x.rank() - 1].is_symbolic())
     return false;
   const int64_t block = codes[2].value() * 8 / a.bits;

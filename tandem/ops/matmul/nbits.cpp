@@ -91,6 +91,7 @@ Tensor sum_of_groups(const Tensor& parts, int64_t groups) {
 
 // Sums of products of codes are exact: in f32 where they are below 2^24.
 Tensor integer_product(const Tensor& x, const PackedCodes& w) {
+  const AutocastGuard exact_sums(DType::bf16, false);
   const int64_t groups = w.codes.size(1), group = w.codes.size(2) * 8 / w.bits;
   const RoundedInputs in = round_inputs(x.to(DType::f32), groups, group);
   const double bound = kLargestCode * static_cast<double>(group << w.bits);

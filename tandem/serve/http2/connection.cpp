@@ -135,10 +135,12 @@ void Http2Connection::data(int32_t id, std::string_view bytes) {
   const size_t most = owner_.options.limits.body_bytes + (s->grpc ? kGrpcPrefix : 0);
   if (bytes.size() > most - std::min(body.size(), most))
     return refuse(id, *s, 413, "the body is larger than the server takes");
-  // The first message of a call says how long it is. (A length alone must not reserve the limit.)
-  constexpr size_t kAtOnce = size_t{1} << 20;
+  // The first message of a call says how long it is. (A length alone must not reserve the limit,
+  // nor a few bytes much: what is reserved counts as held.)
+  constexpr size_t kAtOnce = size_t{1} << 20, kTimes = 64;
   if (s->grpc && body.empty() && bytes.size() >= kGrpcPrefix)
-    body.reserve(std::min({kGrpcPrefix + grpc_length(bytes), most, kAtOnce}));
+    body.reserve(
+        std::min({kGrpcPrefix + grpc_length(bytes), most, kAtOnce, kTimes * bytes.size()}));
   append_bytes(body, bytes);
   hold(*s, s->header_bytes + body.capacity());
 }

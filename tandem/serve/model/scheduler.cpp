@@ -88,7 +88,13 @@ Scheduler::~Scheduler() {
   ready_.notify_all();
   for (std::thread& t : threads_) t.join();
   for (Waiting& w : queue_) finish(w, {.status = 503, .error = "the model is being unloaded"});
-  for (Waiting& w : turn_->jobs) finish(w, {.status = 503, .error = "the model is being unloaded"});
+  std::vector<Waiting> of_turn;  // the loop may hold the turn for longer
+  {
+    const std::lock_guard hold(turn_->lock);
+    of_turn = std::exchange(turn_->jobs, {});
+    turn_->rows = 0;
+  }
+  for (Waiting& w : of_turn) finish(w, {.status = 503, .error = "the model is being unloaded"});
 }
 
 size_t Scheduler::waiting() const {
@@ -162,6 +168,7 @@ void Scheduler::submit(Job job, bool here) {
 void Scheduler::submit_here(Waiting w) {
   const std::shared_ptr<Turn> turn = turn_;
   const int64_t most = most_rows();
+  const bool lasts = w.job.owner != nullptr;  // until the turn ends
   bool first = false, full = false;
   {
     const std::lock_guard hold(turn->lock);
@@ -171,7 +178,7 @@ void Scheduler::submit_here(Waiting w) {
     full = turn->rows >= most;
     turn->jobs.push_back(std::move(w));
   }
-  if (full || (first && !at_end_of_turn([turn] { run_turn(*turn); }))) run_turn(*turn);
+  if (full || !lasts || (first && !at_end_of_turn([turn] { run_turn(*turn); }))) run_turn(*turn);
 }
 
 void Scheduler::run_turn(Turn& turn) {
@@ -282,7 +289,10 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
       inputs.push_back(joined(parts));
     }
     outputs = model_->run(instance, inputs, filled, &steps);
-    for (const Tensor& y : outputs) detail::readable(y);
+    for (const Tensor& y : outputs) {
+      if (y.dim() == 0 || y.size(0) != filled) return false;  // rows are not the rows of the inputs
+      detail::readable(y);
+    }
   } catch (const std::exception&) {
     return false;
   }

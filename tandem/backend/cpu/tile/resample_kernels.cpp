@@ -39,16 +39,23 @@ void combine(const Taps<double>& l, const double* in, double* out, int64_t n) {
   resample_loops().combine64(l, in, out, n);
 }
 
+// One element, with the bits of combine().
+template <class T>
+T combined(const Taps<T>& l, const T* in) {
+  const int64_t* at = l.at;
+  const T* w = l.weight;
+  if (l.count == 1 && w[0] == T(1)) return in[at[0]];
+  if (l.count == 2) return w[0] * in[at[0]] + w[1] * in[at[1]];
+  if (l.count == 4)
+    return w[0] * in[at[0]] + w[1] * in[at[1]] + w[2] * in[at[2]] + w[3] * in[at[3]];
+  T sum = 0;
+  for (int64_t k = 0; k < l.count; ++k) sum += w[k] * in[at[k]];
+  return sum;
+}
 // The last dimension of one row, element by element.
 template <class T>
 void combine_elements(const Pass<T>& p, const T* in, T* out) {
-  for (int64_t o = 0; o < p.map.out; ++o) {
-    const Taps<T> l = p.line(o);
-    if (l.count == 2)
-      out[o] = l.weight[0] * in[l.at[0]] + l.weight[1] * in[l.at[1]];
-    else
-      combine(l, in, out + o, 1);
-  }
+  for (int64_t o = 0; o < p.map.out; ++o) out[o] = combined(p.line(o), in);
 }
 
 // Rows that are resized together: transposed, so that they become lines of elements side by side.
@@ -65,7 +72,9 @@ class RowGroup {
   void run(const T* in, T* out, int64_t rows) const {
     const AxisMap& m = p_.map;
     const MicroTable<T>& table = micro_table<T>();
-    if (rows < kFewest || rows < table.width || m.out < table.width) {
+    const bool sparse =
+        2 * static_cast<int64_t>(m.at.size()) < m.in;  // of what would be transposed
+    if (sparse || rows < kFewest || rows < table.width || m.out < table.width) {
       for (int64_t r = 0; r < rows; ++r) combine_elements(p_, in + r * m.in, out + r * m.out);
       return;
     }
@@ -97,7 +106,9 @@ void run_pass(const Pass<T>& p, const T* in, T* out, int64_t outer, int64_t inne
           ++r;
           continue;
         }
-        const int64_t rows = std::min(group.most(), end - r);
+        const int64_t most = std::min(group.most(), end - r);
+        int64_t rows = 1;
+        while (rows < most && wanted(r + rows)) ++rows;
         group.run(in + r * m.in, out + r * m.out, rows);
         r += rows;
       }
