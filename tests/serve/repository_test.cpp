@@ -286,6 +286,22 @@ TEST(Scheduler, OneThatFailsFailsAlone) {
   EXPECT_EQ(sent.with(400), 1);
 }
 
+// Whose row is it that a batch's answer lacks? Its rows are run one by one.
+TEST(Scheduler, ABatchThatLosesRowsRunsAlone) {
+  const auto model = servable(dropping_model(), {.max_batch = 8});
+  ASSERT_TRUE(model->batched()) << model->note();
+  Sent sent;
+  Scheduler s(model, {});
+  std::unique_lock busy(model->lock_of(0));
+  for (const float x : {0.0f, 1.0f, -2000.0f, 3.0f}) s.submit(sent.job({full({1}, x)}));
+  busy.unlock();
+  ASSERT_TRUE(sent.wait(4));
+  ASSERT_EQ(sent.with(200), 4);
+  int64_t rows = 0;
+  for (const JobResult& r : sent.results) rows += r.outputs[0].size(0);
+  EXPECT_EQ(rows, 3);
+}
+
 TEST(Scheduler, LateCancelledAndUnloadedJobsAreAnswered) {
   const auto model = servable(scale_model(2));
   Sent sent;

@@ -63,6 +63,15 @@ inline std::string lookup_model() {
                       {sized_port("x", 7, {-1})},
                       {sized_port("y", 1, {-1, 2})}});
 }
+/// y = the rows of x above -1000.
+inline std::string dropping_model() {
+  return onnx::model(
+      {{onnx::node("Greater", {"x", "limit"}, {"kept"}),
+        onnx::node("Compress", {"x", "kept"}, {"y"}, {onnx::int_attribute("axis", 0)})},
+       {onnx::floats("limit", {1}, {-1000})},
+       {sized_port("x", 1, {-1})},
+       {sized_port("y", 1, {-1})}});
+}
 /// y = x minus the mean over the rows: rows see each other.
 inline std::string mixing_model() {
   return onnx::model({{onnx::node("ReduceMean", {"x"}, {"m"}, {onnx::ints_attribute("axes", {0})}),
