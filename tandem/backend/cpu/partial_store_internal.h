@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first lanes of an AVX2 vector into memory. Not by a masked store, which AMD's processors split
-// into dozens of micro-operations (VMASKMOVPS of 32 bytes on Zen 2 and 3: one in 6 to 12 cycles;
-// uops.info).
+// The first lanes of an AVX2 vector into memory. Not by a masked store, which AMD's processors
+// split into dozens of micro-operations (VMASKMOVPS of 32 bytes on Zen 2 and 3: one in 6 to 12
+// cycles; uops.info).
 #pragma once
 
 #ifdef __AVX2__

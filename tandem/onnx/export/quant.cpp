@@ -107,8 +107,8 @@ bool export_matmul_integer(OnnxExportCall& c) {
 bool export_matmul_nbits(OnnxExportCall& c) {
   const auto& a = c.get_attrs<NBitsAttrs>();
   const Shape &x = c.shape(0), &codes = c.shape(1);
-  if (a.accuracy_level != kCodesOfInputs || a.bits == 2 || c.dtype(0) != DType::f32 || c.dtype(2) != DType::f32 ||
-      codes.is_symbolic() || x[x.rank() - 1].is_symbolic())
+  if (a.accuracy_level != kCodesOfInputs || a.bits == 2 || c.dtype(0) != DType::f32 ||
+      c.dtype(2) != DType::f32 || codes.is_symbolic() || x[x.rank() - 1].is_symbolic())
     return false;
   const int64_t block = codes[2].value() * 8 / a.bits;
   if (block < kLeastBlock || (block & (block - 1)) != 0) return false;

@@ -53,8 +53,8 @@ void transpose_rest(float* to, int64_t to_row, const float* from, int64_t from_r
     const __m256i m = mask_of(left);
     __m256 r[8];
     for (int i = 0; i < 8; ++i)
-      r[i] = i < rows ? _mm256_maskload_ps(from + (first + i) * from_row + k, m)
-                      : _mm256_setzero_ps();
+      r[i] =
+          i < rows ? _mm256_maskload_ps(from + (first + i) * from_row + k, m) : _mm256_setzero_ps();
     transpose_block(r);
     for (int i = 0; i < 8; ++i)
       if (i < left) store_first(to + (k + i) * to_row + first, rows, r[i]);
