@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/serve/http/parser.h"
-#include "tandem/base/append_bytes.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tandem/base/append_bytes.h"
 #include "tandem/base/ascii.h"
 
 namespace tandem::serve {
