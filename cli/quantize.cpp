@@ -44,6 +44,14 @@ void add_weights_alone(CLI::App& verb, QuantizeVerb& o) {
                   "Of --weights int4: tokens of a window of a text file (512)");
 }
 
+void refuse_options_of_weights_alone(const CLI::App& verb) {
+  for (const char* name : {"--group", "--accuracy-level", "--asymmetric", "--length"})
+    TD_CHECK(verb.count(name) == 0, Value,
+             "{} is about a decoder whose weights alone are codes\nGive --weights int2, int4 or "
+             "int8, too.",
+             name);
+}
+
 void quantize_weights_alone(const QuantizeVerb& o, int64_t bits) {
   recipe::QuantizeWeightsOptions w;
   w.method = quant::weight_method_of(o.method.empty() ? "rtn" : o.method);
@@ -132,9 +140,10 @@ void add_quantize(CLI::App& app, int& code) {
   verb->add_flag("--json", o->json, "The report as JSON");
   add_model_options(*verb, o->model);
   add_onnx_options(*verb, o->options.onnx);
-  verb->callback([&code, o, loss] {
+  verb->callback([&code, o, loss, verb] {
     init();
     if (const int64_t bits = code_bits(o->model.weights)) return quantize_weights_alone(*o, bits);
+    refuse_options_of_weights_alone(*verb);
     o->options.quant.dynamic = o->method == "dynamic";
     if (!o->method.empty() && !o->options.quant.dynamic)
       o->options.quant.method = quant::method_of(o->method);

@@ -181,6 +181,9 @@ TEST_F(Tool, QuantisesWithoutDataAndWritesThePage) {
   EXPECT_TRUE(has(tandem::read_file(dir + "q.html"), "3 of 5"));
   const Result e = tool("quantize lenet " + dir + "q.onnx --method dynami 2>&1");
   EXPECT_EQ(e.code, 1) << e.text;
+  const Result other = tool("quantize lenet " + dir + "q.onnx --accuracy-level 4 2>&1");
+  EXPECT_EQ(other.code, 1) << other.text;
+  EXPECT_TRUE(has(other.text, "Give --weights int2, int4 or int8")) << other.text;
 }
 
 TEST_F(Tool, ConvertsModelsToOnnx) {
@@ -260,6 +263,7 @@ TEST_F(Tool, WeightsOfFewBits) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"int5", "--weights int5: expected int2, int4, int8 or a file of weights"},
       {"int4 --group 0", "groups of 0"},
+      {"int4 --accuracy-level 9", "the accuracy level is 9, expected 0"},
       {"int4 --method percentile", "'percentile' is not a method of rounding weights"},
       {"int4 --method gptq", "there is no data"}};
   for (const auto& [weights, says] : mistakes) {

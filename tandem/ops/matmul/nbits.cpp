@@ -90,7 +90,7 @@ Tensor sum_of_groups(const Tensor& parts, int64_t groups) {
 }
 
 // Sums of products of codes are exact: in f32 where they are below 2^24.
-Tensor integer_product(const Tensor& x, const PackedCodes& w) {
+Tensor integer_matmul(const Tensor& x, const PackedCodes& w) {
   const AutocastGuard exact_sums(DType::bf16, false);
   const int64_t groups = w.codes.size(1), group = w.codes.size(2) * 8 / w.bits;
   const RoundedInputs in = round_inputs(x.to(DType::f32), groups, group);
@@ -110,7 +110,7 @@ void nbits_body(BodyCall& c) {
   const PackedCodes w{c.in[1], c.in[2], c.in[3], attrs.bits};
   const Tensor& x = c.in[0];
   if (attrs.accuracy_level == kCodesOfInputs) {
-    c.out[0] = integer_product(x, w);
+    c.out[0] = integer_matmul(x, w);
     return;
   }
   const Tensor all = dequantize_codes(w);

@@ -104,7 +104,7 @@ void run_examples(
              [call, v = v.get(), n, write = std::move(write)](const JobResult& r) {
                if (r.status != 200) return call.fail(r.status, r.error);
                try {
-                 call.answer(write(*v, r.outputs, n), {{"tandem-timing", timing_text(r)}});
+                 call.answer(write(*v, r.outputs, n), {{kTimingHeader, timing_text(r)}});
                } catch (...) {
                  call.fail(std::current_exception());
                }

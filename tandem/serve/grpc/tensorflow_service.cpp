@@ -57,7 +57,7 @@ void predict(const GrpcCall& call, std::string_view message) {
                    out.add_message(1, entry);
                  }
                  out.add_message(2, spec_of(*v));
-                 call.answer(std::move(out), {{"tandem-timing", timing_text(r)}});
+                 call.answer(std::move(out), {{kTimingHeader, timing_text(r)}});
                } catch (...) {
                  call.fail(std::current_exception());
                }

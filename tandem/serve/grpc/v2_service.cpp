@@ -84,7 +84,7 @@ void model_infer(const GrpcCall& call, std::string_view message) {
         try {
           io::ProtoWriter out = new_message();
           write_v2_response(out, *v, id, wanted, r);
-          call.answer(std::move(out), {{"tandem-timing", timing_text(r)}});
+          call.answer(std::move(out), {{kTimingHeader, timing_text(r)}});
         } catch (...) {
           call.fail(std::current_exception());
         }

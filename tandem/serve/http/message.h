@@ -26,6 +26,8 @@ struct HttpLimits {
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+/// Says what an answer took; its value hardly comes again, so HTTP/2 keeps it out of its table.
+inline constexpr const char* kTimingHeader = "tandem-timing";
 
 struct TD_API HttpRequest {
   std::string method;

@@ -88,9 +88,9 @@ class TD_API AnswersTogether {
   AnswersTogether& operator=(const AnswersTogether&) = delete;
 };
 
-/// On a loop's thread: `task` is called there when the loop has read what had come, before it waits
-/// for more, so that what came together can be worked on together. False on other threads, where
-/// nothing is kept of it. It must not throw.
+/// On a loop's thread: `task` is called there once the loop has read everything that had arrived
+/// and before it waits for more, so that requests which arrive together can be run together. It
+/// must not throw. False on other threads, which do not keep it.
 TD_API bool at_end_of_turn(std::function<void()> task);
 
 /// What it throws becomes a 500.

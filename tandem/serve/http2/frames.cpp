@@ -166,8 +166,7 @@ struct Http2Frames::State {
       return reinterpret_cast<uint8_t*>(const_cast<char*>(s.data()));
     };
     for (const auto& [name, value] : headers) {
-      // Values that do not come again would drive those that do out of the table.
-      const bool once = name == "tandem-timing";
+      const bool once = name == kTimingHeader;
       const uint8_t flags = once ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
       out.push_back({bytes(name), bytes(value), name.size(), value.size(), flags});
     }

@@ -32,19 +32,26 @@ const ResampleLoops& resample_loops() {
   const CpuFeatures& f = cpu_features();
   return f.avx512 ? kResampleAvx512 : f.avx2 ? kResampleAvx2 : kResampleBase;
 }
-void combine(const Taps<float>& l, const float* in, float* out, int64_t n) {
-  resample_loops().combine32(l, in, out, n);
-}
-void combine(const Taps<double>& l, const double* in, double* out, int64_t n) {
-  resample_loops().combine64(l, in, out, n);
+template <class T>
+bool is_copy(const Taps<T>& l) {
+  return l.count == 1 && l.weight[0] == T(1);
 }
 
+// out[i] = sum of weight * in[at * n + i].
+template <class T>
+void combine(const Taps<T>& l, const T* in, T* out, int64_t n) {
+  if (is_copy(l)) return copy_bytes(out, in + l.at[0] * n, static_cast<size_t>(n) * sizeof(T));
+  if constexpr (sizeof(T) == sizeof(float))
+    resample_loops().combine32(l, in, out, n);
+  else
+    resample_loops().combine64(l, in, out, n);
+}
 // One element, with the bits of combine().
 template <class T>
 T combined(const Taps<T>& l, const T* in) {
   const int64_t* at = l.at;
   const T* w = l.weight;
-  if (l.count == 1 && w[0] == T(1)) return in[at[0]];
+  if (is_copy(l)) return in[at[0]];
   if (l.count == 2) return w[0] * in[at[0]] + w[1] * in[at[1]];
   if (l.count == 4)
     return w[0] * in[at[0]] + w[1] * in[at[1]] + w[2] * in[at[2]] + w[3] * in[at[3]];
@@ -72,8 +79,8 @@ class RowGroup {
   void run(const T* in, T* out, int64_t rows) const {
     const AxisMap& m = p_.map;
     const MicroTable<T>& table = micro_table<T>();
-    const bool sparse =
-        2 * static_cast<int64_t>(m.at.size()) < m.in;  // of what would be transposed
+    // Are less than half of the elements read that would be transposed?
+    const bool sparse = 2 * static_cast<int64_t>(m.at.size()) < m.in;
     if (sparse || rows < kFewest || rows < table.width || m.out < table.width) {
       for (int64_t r = 0; r < rows; ++r) combine_elements(p_, in + r * m.in, out + r * m.out);
       return;
