@@ -39,8 +39,8 @@ target_compile_options(tandem_flags INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # GCC 12 is wrong about every std::variant
   $<$<BOOL:${TANDEM_WERROR}>:-Werror>)
 target_include_directories(tandem_flags INTERFACE "${CMAKE_SOURCE_DIR}")
-# Targets of which UBSan checks nothing.
-define_property(TARGET PROPERTY TANDEM_UNDEFINED_ALLOWED INITIALIZE_FROM_VARIABLE TANDEM_UNDEFINED_ALLOWED)
+# What UBSan does not check in a target: names of checks with commas between them.
+define_property(TARGET PROPERTY TANDEM_UNCHECKED INITIALIZE_FROM_VARIABLE TANDEM_UNCHECKED)
 if(TANDEM_SANITIZE)
   target_compile_options(tandem_flags INTERFACE "-fsanitize=${TANDEM_SANITIZE}")
   target_compile_definitions(tandem_flags INTERFACE TANDEM_SANITIZED)
@@ -52,7 +52,7 @@ if(TANDEM_SANITIZE)
   endif()
   if(TANDEM_SANITIZE MATCHES "undefined")
     target_compile_options(tandem_flags INTERFACE -fno-sanitize-recover=undefined
-      $<$<BOOL:$<TARGET_PROPERTY:TANDEM_UNDEFINED_ALLOWED>>:-fno-sanitize=undefined>)
+      $<$<BOOL:$<TARGET_PROPERTY:TANDEM_UNCHECKED>>:-fno-sanitize=$<TARGET_PROPERTY:TANDEM_UNCHECKED>>)
   endif()
 endif()
 
