@@ -51,7 +51,8 @@ if(TANDEM_SANITIZE)
     target_link_options(tandem_flags INTERFACE "--ld-path=${TANDEM_LLD}")
   endif()
   if(TANDEM_SANITIZE MATCHES "undefined")
-    target_compile_options(tandem_flags INTERFACE -fno-sanitize-recover=undefined
+    # A null pointer is a crash that AddressSanitizer names; asking before each use is a tenth of the compile time.
+    target_compile_options(tandem_flags INTERFACE -fno-sanitize-recover=undefined -fno-sanitize=null
       $<$<BOOL:$<TARGET_PROPERTY:TANDEM_UNCHECKED>>:-fno-sanitize=$<TARGET_PROPERTY:TANDEM_UNCHECKED>>)
   endif()
 endif()

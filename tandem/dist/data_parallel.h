@@ -86,6 +86,12 @@ class TD_API DataParallel {
   void load_optim_state_dict(optim::Optimizer& optimizer, const StateDict& whole);
   /// What of it belongs to this rank.
   StateDict parts_of_optim_state(const optim::Optimizer& optimizer, const StateDict& whole) const;
+  /// The entries of state_dict() and optim_state_dict(), one after the other: a unit of parameters
+  /// is gathered, seen and dropped, so no rank holds all of them at a time. Every rank sees all,
+  /// and must: `see` may not throw, as the other ranks wait.
+  using SeeWhole = std::function<void(const std::string& name, const Tensor& whole)>;
+  void each_state(const SeeWhole& see);
+  void each_optim_state(const optim::Optimizer& optimizer, const SeeWhole& see);
   /// Have this optimizer over the net's parameters update parameters() instead, with the state that
   /// it has; back again. Throws Unsupported where its updates are not elementwise.
   void shard_optimizer(optim::Optimizer& optimizer);

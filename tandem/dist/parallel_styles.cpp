@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
+#include "tandem/dist/all_names_internal.h"
 #include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/dist/tensor_parallel.h"
@@ -453,36 +454,13 @@ Tensor TensorParallel::whole_of(const Slice& s, const Tensor& own) const {
   return movedim(cat(parts, 0), {0}, {s.dim}).contiguous();
 }
 
-namespace {
-// Parameters by all of their names, tied ones too, as in Module::state_dict().
-struct AllNames : nn::MemberVisitor {
-  std::map<std::string, Param> found;
-  std::string path;
-  void param(const std::string& n, Param& p) override {
-    if (p.defined()) found[path + n] = p;
-  }
-  void buffer(const std::string&, Buffer&) override {}
-  void child(const std::string& n, nn::Module& m) override {
-    const std::string before = path;
-    path += n + ".";
-    m.visit_members(*this);
-    path = before;
-  }
-};
-std::map<std::string, Param> all_names(nn::Module& net) {
-  AllNames all;
-  net.visit_members(all);
-  return all.found;
-}
-}  // namespace
-
 StateDict TensorParallel::state_dict() const {
   const NoGradGuard no_grad;
   StateDict out = net_->state_dict();
   if (aside_->whole) return out;
   std::map<const Cell*, Tensor> whole;  // tied parameters are gathered once
   for (const Slice& s : slices_) whole[s.param.cell().get()] = whole_of(s, s.param.value());
-  for (const auto& [name, p] : all_names(*net_))
+  for (const auto& [name, p] : detail::all_names(*net_))
     if (const auto at = whole.find(p.cell().get()); at != whole.end()) out[name] = at->second;
   return out;
 }
@@ -491,7 +469,7 @@ nn::LoadReport TensorParallel::load_state_dict(const StateDict& whole, bool stri
   const NoGradGuard no_grad;
   if (aside_->whole) return net_->load_state_dict(whole, strict);
   StateDict own;
-  const std::map<std::string, Param> names = all_names(*net_);
+  const std::map<std::string, Param> names = detail::all_names(*net_);
   for (const auto& [name, value] : whole) {
     const auto named = names.find(name);
     const Slice* s = nullptr;

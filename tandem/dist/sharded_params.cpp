@@ -211,7 +211,10 @@ bool ShardedParams::stale(const Unit& u) const {
 void ShardedParams::sync() {
   for (Unit& u : units_) {
     take_written(u);
-    if (u.state != Unit::State::absent && stale(u)) drop(u, false);
+    const bool written =
+        std::any_of(u.params.begin(), u.params.end(), [&](size_t i) { return !places_[i].absent; });
+    // Values that somebody wrote into an absent unit are whole ones, too.
+    if (u.state != Unit::State::absent ? stale(u) : written) drop(u, false);
   }
 }
 
@@ -359,6 +362,17 @@ void ShardedParams::gather_all() {
 void ShardedParams::drop_all() {
   held_ = false;
   for (Unit& u : units_) drop(u, false);
+}
+
+void ShardedParams::each_unit(const std::function<void(const Unit&)>& see) {
+  sync();
+  const NoGradGuard no_grad;
+  for (size_t k = 0; k < units_.size(); ++k) {
+    const bool here = units_[k].state != Unit::State::absent;
+    fetch(k);
+    see(units_[k]);
+    if (!here) drop(units_[k], false);
+  }
 }
 
 // Unit by unit: no rank holds two copies of the net.

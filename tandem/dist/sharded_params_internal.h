@@ -5,6 +5,7 @@
 // read, the next one of the last step ahead of it, and dropped when they are not needed any more.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -60,6 +61,8 @@ class ShardedParams final : public tandem::detail::ValueSource {
   void sync();
   void gather_all();
   void drop_all();
+  /// Unit by unit: what was not here is gathered, seen and dropped.
+  void each_unit(const std::function<void(const Unit&)>& see);
   /// Has gather_all() promised all parameters?
   bool held() const { return held_; }
   /// This unit's gradients are complete: the walk no longer reads its values.

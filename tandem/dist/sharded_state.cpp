@@ -3,8 +3,10 @@
 // that look like those of one rank.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "tandem/base/error.h"
+#include "tandem/dist/all_names_internal.h"
 #include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/dist/sharded_params_internal.h"
@@ -69,6 +71,25 @@ StateDict DataParallel::state_dict() {
   return whole;
 }
 
+void DataParallel::each_state(const SeeWhole& see) {
+  const NoGradGuard no_grad;
+  std::map<const Cell*, std::vector<std::string>> names;
+  for (const auto& [name, p] : detail::all_names(net_)) names[p.cell().get()].push_back(name);
+  const auto show = [&](const Param& p) {
+    const auto at = names.find(p.cell().get());
+    if (at == names.end()) return;
+    const Tensor whole = p.value().detach();
+    for (const std::string& name : at->second) see(name, whole);
+    names.erase(at);
+  };
+  if (sharded_)
+    sharded_->each_unit([&](const ShardedParams::Unit& u) {
+      for (const size_t i : u.params) show(reducer_->params()[i].param);
+    });
+  for (const auto& [name, p] : net_.named_parameters()) show(p);
+  for (const auto& [name, b] : net_.named_buffers()) see(name, b.value().detach());
+}
+
 std::pair<StateDict, bool> state_as_it_is(const optim::Optimizer& optimizer) {
   const DeferredInitGuard as_it_is;
   StateDict state = optimizer.state_dict();
@@ -78,48 +99,39 @@ std::pair<StateDict, bool> state_as_it_is(const optim::Optimizer& optimizer) {
   return {std::move(state), deferred};
 }
 
-namespace {
-
-// Entries of an optimizer's state that have the shape of a parameter's value, in one form, replaced
-// by what `other` gives. Counts and options have no dimension.
-template <class Other>
-StateDict with_moments(const StateDict& state, const std::vector<NamedParam>& params,
-                       const Other& other) {
-  StateDict out;
-  for (const auto& [name, value] : state) {
-    const std::optional<size_t> i = owner_of(name, params);
-    out[name] = i ? other(name, *i, value) : value;
+void DataParallel::each_optim_state(const optim::Optimizer& optimizer, const SeeWhole& see) {
+  const NoGradGuard no_grad;
+  for (const auto& [name, v] : optimizer.state_dict()) {
+    const std::optional<size_t> i = sharded_ ? owner_of(name, reducer_->params()) : std::nullopt;
+    const bool moment = i && v.dim() == 1 && v.shape() == sharded_->places()[*i].shard.shape();
+    see(name, moment ? sharded_->whole_of(*i, v) : v);
   }
-  return out;
 }
 
-}  // namespace
-
 StateDict DataParallel::optim_state_dict(const optim::Optimizer& optimizer) {
-  const StateDict own = optimizer.state_dict();
-  if (!sharded_) return own;
-  const NoGradGuard no_grad;
-  return with_moments(own, reducer_->params(), [&](const std::string&, size_t i, const Tensor& v) {
-    const bool moment = v.dim() == 1 && v.shape() == sharded_->places()[i].shard.shape();
-    return moment ? sharded_->whole_of(i, v) : v;
-  });
+  StateDict whole;
+  each_optim_state(optimizer, [&](const std::string& name, const Tensor& v) { whole[name] = v; });
+  return whole;
 }
 
 void DataParallel::load_optim_state_dict(optim::Optimizer& optimizer, const StateDict& whole) {
   optimizer.load_state_dict(parts_of_optim_state(optimizer, whole));
 }
 
+// Moments have their parameter's shape; counts and options have no dimension.
 StateDict DataParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
                                              const StateDict& whole) const {
   if (!sharded_) return whole;
   const NoGradGuard no_grad;
   const StateDict own = optimizer.state_dict();
-  return with_moments(
-      whole, reducer_->params(), [&](const std::string& name, size_t i, const Tensor& v) {
-        const Tensor* mine = own.find(name);
-        const bool moment = mine && mine->dim() == 1 && v.shape() == sharded_->places()[i].shape;
-        return moment ? sharded_->part_of(i, v) : v;
-      });
+  StateDict parts;
+  for (const auto& [name, v] : whole) {
+    const std::optional<size_t> i = owner_of(name, reducer_->params());
+    const Tensor* mine = own.find(name);
+    const bool moment = i && mine && mine->dim() == 1 && v.shape() == sharded_->places()[*i].shape;
+    parts[name] = moment ? sharded_->part_of(*i, v) : v;
+  }
+  return parts;
 }
 
 void DataParallel::shard_optimizer(optim::Optimizer& optimizer) {

@@ -11,6 +11,7 @@
 #include "tandem/io/json.h"
 #include "tandem/io/zip_internal.h"
 #include "tandem/tensor/dry_memory.h"
+#include "tandem/tensor/mapped_tensor.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::io {
@@ -240,7 +241,7 @@ void check_bools(const unsigned char* data, uint64_t n, const Place& place) {
 }
 
 /// `flat` [n] as a tensor with the header's shape and order.
-Tensor shaped(Ref<detail::TensorImpl> flat, const Header& h) {
+Tensor shaped(const detail::TensorImpl& flat, const Header& h) {
   Strides s = contiguous_strides(h.shape);
   if (h.fortran && h.bytes > 0) {
     int64_t step = 1;
@@ -250,7 +251,7 @@ Tensor shaped(Ref<detail::TensorImpl> flat, const Header& h) {
     }
   }
   return Tensor(
-      Ref<detail::TensorImpl>::adopt(detail::new_view(*flat, h.shape, s, flat->data, h.dtype)));
+      Ref<detail::TensorImpl>::adopt(detail::new_view(flat, h.shape, s, flat.data, h.dtype)));
 }
 
 using Impl = Ref<detail::TensorImpl>;
@@ -278,16 +279,11 @@ Tensor mapped(const Ref<MappedFile>& file, std::string_view all, const Place& pl
     auto* to = static_cast<unsigned char*>(flat->data);
     if (h.bytes > 0) std::memcpy(to, data, h.bytes);
     finish(h, to, place);
-    return shaped(std::move(flat), h);
+    return shaped(*flat, h);
   }
   if (h.dtype == DType::b8) check_bools(data, h.bytes, place);
-  Ref<MappedFile> owner = file;
-  Impl flat = Impl::adopt(detail::new_external(
-      Shape(h.bytes / size_of(h.dtype)), h.dtype, const_cast<unsigned char*>(data),
-      /*writable=*/false,
-      [](detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); }, owner.get()));
-  (void)owner.release();  // now owned by the storage
-  return shaped(std::move(flat), h);
+  const auto elements = static_cast<int64_t>(h.bytes / size_of(h.dtype));
+  return shaped(*detail::mapped_tensor(file, data, Shape{elements}, h.dtype).impl(), h);
 }
 
 /// The array of a deflated member.
@@ -315,7 +311,7 @@ Tensor inflated(const ZipReader& zip, const ZipMember& m, const Place& place) {
   const size_t got = stream.read(data, h.bytes);
   if (got != h.bytes) place.fail("the data ends after {} of {} bytes", got, h.bytes);
   finish(h, data, place);
-  return shaped(std::move(flat), h);
+  return shaped(*flat, h);
 }
 
 std::string make_header(const Tensor& x, const std::string& name) {

@@ -9,10 +9,10 @@
 #include <tuple>
 
 #include "tandem/base/budget.h"
+#include "tandem/io/elements_internal.h"
 #include "tandem/io/json.h"
-#include "tandem/tensor/device_memory.h"
 #include "tandem/tensor/dry_memory.h"
-#include "tandem/tensor/strided.h"
+#include "tandem/tensor/mapped_tensor.h"
 
 namespace tandem {
 namespace {
@@ -259,12 +259,7 @@ class Reader {
       if (r.end > r.begin) std::memcpy(t.impl()->data, data, r.end - r.begin);
       return t;
     }
-    Ref<MappedFile> owner = file_;
-    Tensor t(Impl::adopt(detail::new_external(
-        r.shape, r.dtype, const_cast<unsigned char*>(data), /*writable=*/false,
-        [](detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); }, owner.get())));
-    owner.release();  // now owned by the storage
-    return t;
+    return detail::mapped_tensor(file_, data, r.shape, r.dtype);
   }
 
   void read_metadata(const io::Json& meta, StateDict* tensors, Metadata* out) const {
@@ -302,17 +297,7 @@ void save(const StateDict& tensors, const FilePath& path, const Metadata& metada
   const uint64_t length = header.size();
   file.write(&length, 8);
   file.write(header);
-  for (const size_t i : layout.order) {
-    const Layout::Item& item = layout.items[i];
-    const Tensor t = detail::host_value(item.entry->second);
-    if (t.is_contiguous()) {
-      file.write(t.impl()->data, item.end - item.begin);
-    } else {
-      std::vector<unsigned char> dense(item.end - item.begin);
-      detail::copy_row_major(*t.impl(), dense.data(), t.dtype());
-      file.write(dense.data(), dense.size());
-    }
-  }
+  for (const size_t i : layout.order) io::write_elements(file, layout.items[i].entry->second);
   file.commit();
 }
 

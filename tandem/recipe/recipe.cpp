@@ -295,6 +295,7 @@ struct FolderBegins : train::Callback {
       remove_folder(folder + name);
   }
   const char* name() const override { return "FolderBegins"; }
+  bool reads_weights() const override { return false; }
 };
 
 /// Everything of a recipe that a run needs.

@@ -82,6 +82,7 @@ struct Watch : train::Callback {
     }
   }
   const char* name() const override { return "Watch"; }
+  bool reads_weights() const override { return false; }
 };
 
 // The recipe of a trial has neither part.

@@ -114,6 +114,13 @@ ApiKeys ApiKeys::parse(std::string_view text, const std::string& file) {
   return out;
 }
 
+void ApiKeys::keep_rates(const ApiKeys& before) {
+  for (Key& key : keys_)
+    for (const Key& old : before.keys_)
+      if (key.digest == old.digest && key.bucket && old.bucket && key.bucket->is_like(*old.bucket))
+        key.bucket = old.bucket;
+}
+
 double TokenBucket::take(double now) {
   const std::lock_guard hold(lock_);
   if (since_ >= 0 && now > since_) tokens_ = std::min(burst_, tokens_ + (now - since_) * rate_);

@@ -25,6 +25,7 @@ class TD_API TokenBucket {
   TokenBucket(double rate, double burst) : rate_(rate), burst_(burst), tokens_(burst) {}
   /// Takes one; or gives the seconds until there is one. `now` in seconds, of any clock.
   double take(double now);
+  bool is_like(const TokenBucket& b) const { return rate_ == b.rate_ && burst_ == b.burst_; }
 
  private:
   const double rate_, burst_;
@@ -41,6 +42,8 @@ class TD_API ApiKeys {
   /// Reads the text of such a file.
   static ApiKeys parse(std::string_view text, const std::string& file);
   bool empty() const { return keys_.empty(); }
+  /// What is left to keys that have stayed as they were.
+  void keep_rates(const ApiKeys& before);
 
   /// 0 where the request may do what wants `scope`; 401 without a key or with an unknown one, 403
   /// with one that allows other things, 429 beyond its rate, which `wait` tells the seconds of.

@@ -331,8 +331,8 @@ struct Server::State {
         [](int status, const std::string& reason) { return Call::error_of(status, reason); });
   }
   ~State() {
-    aside.reset();  // it may answer
-    http.reset();
+    http.reset();  // its workers may ask for work aside
+    aside.reset();
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -364,9 +364,10 @@ struct Server::State {
   }
   void read_keys() {
     if (options.keys_file.empty()) return;
-    auto fresh = std::make_shared<const ApiKeys>(options.keys_file);
+    const auto fresh = std::make_shared<ApiKeys>(options.keys_file);
     const std::lock_guard hold(keys_lock);
-    keys = std::move(fresh);
+    if (keys) fresh->keep_rates(*keys);
+    keys = fresh;
   }
   // 401 or 403 for who may not do it, 429 for who does it too often; `wait` is in seconds.
   static void refuse_key(const HttpExchangePtr& e, int status, double wait) {

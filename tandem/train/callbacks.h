@@ -33,6 +33,7 @@ class TD_API EarlyStopping : public Callback {
   StateDict tensors() const override { return weights_; }
   void load_tensors(const StateDict& tensors) override { weights_ = tensors; }
   const char* name() const override { return "EarlyStopping"; }
+  bool reads_weights() const override { return o_.restore_best_weights; }
   double best() const { return best_; }
 
  private:
@@ -54,6 +55,7 @@ class TD_API ReduceLROnPlateau : public Callback {
   io::Json state() const override;
   void load_state(const io::Json& state) override;
   const char* name() const override { return "ReduceLROnPlateau"; }
+  bool reads_weights() const override { return false; }
 
  private:
   void evaluate(Trainer& t, const Logs& logs);
@@ -93,6 +95,7 @@ class TD_API CSVLogger : public Callback {
   void fit_begin(Trainer& t) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "CSVLogger"; }
+  bool reads_weights() const override { return false; }
   bool only_main_rank() const override { return true; }
 
  private:
@@ -114,6 +117,7 @@ class TD_API TensorBoard : public Callback {
   void epoch_end(Trainer& t, const Logs& logs) override;
   void fit_end(Trainer& t) override;
   const char* name() const override { return "TensorBoard"; }
+  bool reads_weights() const override { return o_.histogram_freq > 0; }
   bool only_main_rank() const override { return true; }
 
  private:
@@ -129,6 +133,7 @@ class TD_API TerminateOnNaN : public Callback {
  public:
   void step_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "TerminateOnNaN"; }
+  bool reads_weights() const override { return false; }
 };
 
 /// Checkpoints of the whole state in a folder of their own: an interrupted run
@@ -140,6 +145,7 @@ class TD_API BackupAndRestore : public Callback {
   void configure(TrainerOptions& options) override;
   void fit_end(Trainer& t) override;
   const char* name() const override { return "BackupAndRestore"; }
+  bool reads_weights() const override { return false; }
 
  private:
   std::string folder_;
@@ -153,6 +159,7 @@ class TD_API LearningRateScheduler : public Callback {
       : schedule_(std::move(schedule)) {}
   void epoch_begin(Trainer& t) override;
   const char* name() const override { return "LearningRateScheduler"; }
+  bool reads_weights() const override { return false; }
 
  private:
   std::function<double(int64_t, double)> schedule_;
@@ -200,6 +207,7 @@ class TD_API SwapEMAWeights : public Callback {
   explicit SwapEMAWeights(double ema_momentum = 0.99) : momentum_(ema_momentum) {}
   void configure(TrainerOptions& options) override;
   const char* name() const override { return "SwapEMAWeights"; }
+  bool reads_weights() const override { return false; }
 
  private:
   double momentum_;
@@ -212,6 +220,7 @@ class TD_API RemoteMonitor : public Callback {
   explicit RemoteMonitor(RemoteMonitorOptions options = {}) : o_(std::move(options)) {}
   void epoch_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "RemoteMonitor"; }
+  bool reads_weights() const override { return false; }
   bool only_main_rank() const override { return true; }
 
  private:
@@ -225,6 +234,7 @@ class TD_API History : public Callback {
   void fit_begin(Trainer& t) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "History"; }
+  bool reads_weights() const override { return false; }
   /// Numbers of the epochs, from 0.
   const std::vector<int64_t>& epoch() const { return epoch_; }
   std::vector<std::string> keys() const;
@@ -260,6 +270,7 @@ class TD_API ProgbarLogger : public Callback {
   void step_end(Trainer& t, const Logs& logs) override;
   void epoch_end(Trainer& t, const Logs& logs) override;
   const char* name() const override { return "ProgbarLogger"; }
+  bool reads_weights() const override { return false; }
   bool only_main_rank() const override { return true; }
 
  private:

@@ -55,8 +55,10 @@ Snapshot snapshot(const RunParts& p, int64_t step, io::Json more) {
   TD_CHECK(p.model || !p.extra.empty(), Value, "snapshot() expects a model");
   Snapshot s;
   s.step = step;
-  if (p.model) s.model = p.model->state_dict();
-  if (p.optimizer) add(s.optimizer, "optimizer", p.optimizer->state_dict());
+  if (p.model) s.model = p.model_state ? *p.model_state : p.model->state_dict();
+  if (p.optimizer)
+    add(s.optimizer, "optimizer",
+        p.optimizer_state ? *p.optimizer_state : p.optimizer->state_dict());
   if (p.schedule) add(s.optimizer, "schedule", p.schedule->state_dict());
   for (const auto& [name, o] : p.optimizers)
     add(s.optimizer, "optimizers." + name, o->state_dict());

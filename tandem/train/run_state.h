@@ -29,6 +29,9 @@ struct RunParts {
   /// Of a run with several optimizers, in place of `optimizer` and `schedule`.
   std::vector<std::pair<std::string, optim::Optimizer*>> optimizers = {};
   std::vector<std::pair<std::string, optim::LRScheduler*>> schedules = {};
+  /// What snapshot() takes in place of the state dicts of `model` and `optimizer`: whole values of
+  /// a run whose ranks have parts of them.
+  std::optional<StateDict> model_state = {}, optimizer_state = {};
 };
 
 /// The state after step `step`: values of all parts, place in the data, seed and offset of the

@@ -20,7 +20,6 @@ namespace tandem::train {
 using Logs = std::vector<std::pair<std::string, double>>;
 /// The value of `name`; NaN when it is not there.
 TD_API double find_log(const Logs& logs, const std::string& name);
-
 class Trainer;
 
 /// When the Trainer steps a schedule.
@@ -60,6 +59,9 @@ class TD_API Callback {
   virtual const char* name() const = 0;
   /// Is it for rank 0 alone? One that only writes is; one that steers the run is for all ranks.
   virtual bool only_main_rank() const { return false; }
+  /// Do epoch_end(), checkpoint_saved(), tensors() or state() read weights? Parts are gathered
+  /// then.
+  virtual bool reads_weights() const { return true; }
 };
 
 /// Sees a batch of a validation with what the step made of it.
@@ -225,7 +227,7 @@ class TD_API Trainer {
   bool over_time() const;
   std::vector<double> sums_over_ranks(std::vector<double> own) const;
   void leave_ranks();
-  data::AnyPipeline own_elements(const data::AnyPipeline& data, int64_t& limit) const;
+  data::AnyPipeline own_elements(const data::AnyPipeline& data, int64_t& count, bool even) const;
   void merge_ranks(std::vector<Mean>& figures, std::vector<std::unique_ptr<Metric>>& metrics,
                    std::vector<double>* sums) const;
   Logs epoch_logs();
@@ -242,6 +244,7 @@ class TD_API Trainer {
   void finish_average(const data::AnyPipeline& train, bool renew);
   bool train_batch(Running& run, const Batch& batch, bool last);
   [[noreturn]] void explain(const Batch& batch, const std::string& what, GeneratorState rng);
+  void take_whole(RunParts& to);
   void save(std::optional<double> score);
   void resume(Running& run);
   void release_checkpoints();

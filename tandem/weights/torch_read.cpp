@@ -12,6 +12,7 @@
 #include "tandem/base/log.h"
 #include "tandem/io/json.h"
 #include "tandem/io/pickle/pickle_numpy.h"
+#include "tandem/tensor/mapped_tensor.h"
 #include "tandem/tensor/strided.h"
 #include "tandem/weights/torch_file.h"
 #include "tandem/weights/torch_storages_internal.h"
@@ -240,11 +241,7 @@ class Reader {
       if (!data.empty()) std::memcpy(at->second.impl()->data, data.data(), data.size());
       return at->second;
     }
-    Ref<MappedFile> owner = file_;
-    at->second = Tensor(Impl::adopt(detail::new_external(
-        shape, DType::u8, const_cast<char*>(data.data()), /*writable=*/false,
-        [](detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); }, owner.get())));
-    owner.release();  // now owned by the storage
+    at->second = detail::mapped_tensor(file_, data.data(), shape, DType::u8);
     return at->second;
   }
 

@@ -82,7 +82,8 @@ TEST_F(Distributed, StrategiesShareOutState) {
       "trainer.clip_norm=1 --run ";
   const nlohmann::json whole = figures(train(2, more + "ddp"));
   for (const std::string strategy : {"zero1", "zero2", "fsdp"}) {
-    const std::string run = more + strategy + " trainer.strategy=";
+    const std::string run =
+        more + strategy + " trainer.report=true trainer.strategy=";  // reads weights
     figures(train(2, run + strategy + " trainer.max_steps=30"));
     const nlohmann::json parts = figures(train(2, run + strategy));
     for (const char* name : {"train/loss", "val/loss", "test/accuracy", "steps"}) {
@@ -94,6 +95,23 @@ TEST_F(Distributed, StrategiesShareOutState) {
   figures(train(1, run + "ddp trainer.max_steps=20"));
   const nlohmann::json mixed = figures(train(2, run + "zero2"));
   EXPECT_NEAR(mixed.value("train/loss", -1.0), whole.value("train/loss", -2.0), 1e-4) << mixed;
+}
+
+// Ranks that gather parameters for each pass validate in step, those without a batch of their own
+// too.
+TEST_F(Distributed, RanksWithoutABatchValidateWithTheOthers) {
+  const std::string more =
+      "--json trainer.epochs=1 trainer.max_steps=9 model.dropout=0 data.val_part=0.2 "
+      "trainer.strategy=";
+  for (const std::string batches : {"1", "4"}) {
+    const auto of = [&](const std::string& strategy) {
+      return figures(train(3, more + strategy + " trainer.limit_val_batches=" + batches +
+                                  " --run " + strategy + batches));
+    };
+    const nlohmann::json ddp = of("ddp"), fsdp = of("fsdp");
+    EXPECT_NEAR(fsdp.value("val/loss", -1.0), ddp.value("val/loss", -2.0), 1e-5) << fsdp << ddp;
+    EXPECT_EQ(fsdp.value("val/accuracy", -1.0), ddp.value("val/accuracy", -2.0)) << fsdp << ddp;
+  }
 }
 
 // A parameter server: one worker gives the figures of one process to the bit, also where the run is

@@ -3,6 +3,8 @@
 // and while a net is made that no rank ever has as a whole.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tandem/dist/data_parallel.h"
 #include "tandem/graph/cells/absent.h"
 #include "tandem/graph/cells/deferred.h"
@@ -115,6 +117,105 @@ TEST(ShardedMemory, RanksMakeOnlyWhatTheyHold) {
     RecordProperty(kind(s), fmt::format("{:.2f} of the net", share));
     EXPECT_LT(share, 3.0 / kRanks + 2.0 / 16) << kind(s);
   }
+}
+
+// Whole values pass one after the other: what a rank holds beside its parts is a layer, its sum
+// over the ranks and a moment that is put together, however deep the net is.
+TEST(ShardedMemory, WholeStatesPassByOneAfterTheOther) {
+  constexpr int kRanks = 2, kDepth = 24;
+  constexpr double kLayer = 4.0 * 256 * 256;
+  for (const Sharding s : {Sharding::none, Sharding::zero1, Sharding::zero3}) {
+    double most = 0;
+    run_ranks(kRanks, [&](const std::shared_ptr<Engine>& e) {
+      manual_seed(3);
+      ManyLayers net(kDepth, 256, false);
+      DataParallel model(net, {.bucket_cap_mb = 0.3, .sharding = s}, e);
+      optim::Adam opt(model.parameters());
+      model(ones({2, 256})).mean().backward();
+      opt.step();
+      opt.zero_grad();
+      model.sync_buffers();
+      e->barrier().wait();
+      double before = 0;
+      if (e->rank() == 0) {
+        before = static_cast<double>(allocator_stats().in_use);
+        reset_allocator_peak();
+      }
+      e->barrier().wait();
+      double sum = 0;  // so that the values are read
+      std::map<std::string, int> seen;
+      const auto see = [&](const std::string& name, const Tensor& whole) {
+        ++seen[name];
+        if (whole.dim() == 2) sum += whole.abs().mean().item<double>();
+      };
+      model.each_state(see);
+      model.each_optim_state(opt, see);
+      e->barrier().wait();
+      if (e->rank() == 0)
+        most = (static_cast<double>(allocator_stats().peak) - before) / kRanks / kLayer;
+      e->barrier().wait();
+      const StateDict state = model.state_dict(), moments = model.optim_state_dict(opt);
+      EXPECT_EQ(seen.size(), state.size() + moments.size());
+      double want = 0;
+      for (const StateDict& all : {state, moments})
+        for (const auto& [name, whole] : all) {
+          EXPECT_EQ(seen[name], 1) << name;
+          if (whole.dim() == 2) want += whole.abs().mean().item<double>();
+        }
+      EXPECT_NEAR(sum, want, 1e-6 * want);
+    });
+    RecordProperty(kind(s), fmt::format("{:.2f} layers", most));
+    EXPECT_LT(most, 4.5) << kind(s);
+  }
+}
+
+// What is written into parameters that are elsewhere goes to the shards, and is not kept beside
+// them.
+TEST(ShardedMemory, LoadedValuesGoToTheShards) {
+  run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+    manual_seed(3);
+    ManyLayers net(2, 64, false);
+    manual_seed(4);
+    const ManyLayers other(2, 64, false);
+    const Tensor x = ones({2, 64});
+    const DataParallelOptions options{.sharding = Sharding::zero3};
+    DataParallel model(net, options, e);
+    net.load_state_dict(other.state_dict());
+    const NoGradGuard no_grad;
+    const Tensor y = model(x);
+    ManyLayers alone(2, 64, false);
+    alone.load_state_dict(other.state_dict());
+    EXPECT_TRUE(same_bits(y, alone(x)));
+    for (const Param& p : model.parameters()) p.assign_(zeros(p.shape()));
+    EXPECT_TRUE(same_bits(model(x), zeros({2, 64})));
+  });
+}
+
+// Tied parameters are seen by both of their names, with the values of state_dict().
+TEST(ShardedMemory, WholeStatesHaveEveryName) {
+  struct Tied : nn::Module {
+    nn::Embedding in{32, 16};
+    nn::Linear out{16, 32, {.bias = false}};
+    nn::BatchNorm1d norm{16};
+    Tied() {
+      out.weight = in.weight;
+      TD_REGISTER(in, out, norm);
+    }
+    Tensor forward(Tensor x) { return out(norm(in(x))); }
+  };
+  for (const Sharding s : {Sharding::none, Sharding::zero2, Sharding::zero3})
+    run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+      manual_seed(5);
+      Tied net;
+      const StateDict want = net.state_dict();
+      const DataParallelOptions options{.sharding = s};
+      DataParallel model(net, options, e);
+      StateDict got;
+      model.each_state([&](const std::string& name, const Tensor& v) { got[name] = v.clone(); });
+      EXPECT_EQ(got.size(), want.size());
+      for (const auto& [name, v] : want)
+        EXPECT_TRUE(got.contains(name) && same_bits(got.at(name), v)) << name;
+    });
 }
 
 }  // namespace

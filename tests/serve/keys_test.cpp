@@ -151,6 +151,26 @@ TEST(Rates, ABucketFillsAsTimePasses) {
   EXPECT_EQ(b.take(900), 0.5) << "a clock that steps back gives nothing";
 }
 
+// A file that is read again gives nobody a fresh burst, unless the key's rate is another one.
+TEST(Rates, KeysThatStayKeepWhatIsLeft) {
+  const std::string a = "infer " + kInfer + " rate=0.01 burst=1\n",
+                    b = "infer " + kAll + " rate=0.01 burst=1\n";
+  const ApiKeys before = ApiKeys::parse(a + b, "keys");
+  const auto status = [](const ApiKeys& keys, const std::string& key) {
+    HttpRequest r;
+    r.headers.emplace_back("authorization", "Bearer " + key);
+    return keys.check(r, KeyScope::infer);
+  };
+  for (const std::string& key : {kInfer, kAll}) {
+    EXPECT_EQ(status(before, key), 0);
+    EXPECT_EQ(status(before, key), 429);
+  }
+  ApiKeys after = ApiKeys::parse("infer " + kAll + " rate=0.01 burst=2\n" + a, "keys");
+  after.keep_rates(before);
+  EXPECT_EQ(status(after, kInfer), 429);
+  EXPECT_EQ(status(after, kAll), 0);
+}
+
 // One key beyond its rate; the others, and health, do not notice.
 TEST(Rates, BeyondThemIsTooManyRequests) {
   const TempFolder t;

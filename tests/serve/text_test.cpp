@@ -203,6 +203,44 @@ TEST(Engine, PatienceEndsWithTheFirstStep) {
   EXPECT_GT(engine.counts().preempted.load(), 0U);
 }
 
+// Texts that wait while all streams are busy: those whose client has left, and those that have
+// waited too long, are answered between two tokens of others, and make room.
+TEST(Engine, WhoWaitsInVainIsToldSo) {
+  TextEngine engine(model_of("gpt2"), {.streams = 1, .length = 20, .block = 4, .queue = 2});
+  std::promise<void> begun;
+  std::atomic<int> answered{0};
+  const auto send = [&](TextRequest r) {
+    auto end = std::make_shared<std::promise<int>>();
+    r.prompt = {3, 4};
+    r.done = [end, &answered](const TextEnd& e) {
+      ++answered;
+      end->set_value(e.status);
+    };
+    engine.submit(std::move(r));
+    return end->get_future();
+  };
+  int tokens = 0, answered_before_the_last = 0;
+  TextRequest busy{.options = greedy(16)};
+  busy.token = [&](const TextToken&) {
+    if (++tokens == 1) begun.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    answered_before_the_last = answered;
+    return true;
+  };
+  std::future<int> first = send(std::move(busy));
+  begun.get_future().wait();
+  std::atomic<bool> away{false};
+  std::future<int> left = send({.options = greedy(2), .gone = [&away] { return away.load(); }}),
+                   late = send({.options = greedy(2), .timeout = 0.001});
+  away = true;
+  EXPECT_EQ(left.get(), 499);
+  EXPECT_EQ(late.get(), 504);
+  std::future<int> next = send({.options = greedy(2)});
+  EXPECT_EQ(first.get(), 200);
+  EXPECT_EQ(answered_before_the_last, 2);
+  EXPECT_EQ(next.get(), 200);
+}
+
 TEST(Engine, SamplesByItsSeedAndItsOptions) {
   const auto model = model_of("gpt2");
   TextEngine engine(model, {.streams = 4, .length = 20, .block = 4});

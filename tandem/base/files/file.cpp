@@ -134,8 +134,17 @@ MappedFile::MappedFile(const FilePath& path) : path_(path.str()) {
   const Descriptor file(open_for_reading(path_, &info));
   TD_CHECK(S_ISREG(info.st_mode), Io, "cannot map '{}': it is not a regular file", path_);
   size_ = file_bytes(FileOp::read, path_, static_cast<size_t>(info.st_size));
+  map(file.fd);
+}
+
+MappedFile::MappedFile(std::string path, int fd, size_t size)
+    : path_(std::move(path)), size_(size) {
+  map(fd);
+}
+
+void MappedFile::map(int fd) {
   if (size_ == 0) return;
-  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
   if (p == MAP_FAILED) fail_to("map", path_, errno);
   data_ = static_cast<const unsigned char*>(p);
   std::lock_guard hold(mappings().lock);
@@ -249,7 +258,7 @@ void AtomicFile::open_temporary() {
   owner_ = ::getpid();
   for (;;) {
     temporary_ = detail::temporary_name(target_);
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd_ < 0 && (errno == EEXIST || errno == EINTR)) continue;
     if (fd_ < 0) {
       temporary_.clear();
@@ -309,6 +318,20 @@ void AtomicFile::write_through(const char* data, size_t bytes) {
     data += n;
     bytes -= static_cast<size_t>(n);
   }
+}
+
+Ref<MappedFile> AtomicFile::map() {
+  TD_CHECK(fd_ >= 0, Io, "'{}' is already closed for writing", target_);
+  flush();
+  if (expected_ > written_ && ::ftruncate(fd_, static_cast<off_t>(written_)) != 0)
+    fail("write", errno);
+  // Some file systems say only here that there was no room.
+  if (int e = file_fault(FileOp::sync, target_)) fail("write", e);
+  if (::fsync(fd_) != 0) fail("write", errno);
+  Ref<MappedFile> mapped =
+      Ref<MappedFile>::adopt(new MappedFile(target_, fd_, static_cast<size_t>(written_)));
+  discard();
+  return mapped;
 }
 
 void AtomicFile::commit() {

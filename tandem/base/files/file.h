@@ -45,6 +45,9 @@ class TD_API MappedFile : public RefCounted {
   const std::string& path() const { return path_; }
 
  private:
+  friend class AtomicFile;
+  MappedFile(std::string path, int fd, size_t size);
+  void map(int fd);
   std::string path_;
   const unsigned char* data_ = nullptr;
   size_t size_ = 0;
@@ -74,6 +77,9 @@ class TD_API AtomicFile {
   uint64_t written() const { return written_; }
   /// Make the content durable and replace the target with it. Call once.
   void commit();
+  /// In place of commit(): map the content. The file gets no name, the target is unchanged, and the
+  /// bytes are gone when nobody holds them any more.
+  Ref<MappedFile> map();
 
  private:
   void open_temporary();

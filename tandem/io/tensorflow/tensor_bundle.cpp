@@ -13,6 +13,7 @@
 #include "tandem/io/bytes_internal.h"
 #include "tandem/io/protobuf.h"
 #include "tandem/io/tensorflow/snappy.h"
+#include "tandem/tensor/mapped_tensor.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::io {
@@ -311,12 +312,8 @@ Tensor TensorBundle::tensor(const std::string& name) const {
   if (!whole || !e.type->native || e.type->carrier == DType::b8 || n == 0 ||
       reinterpret_cast<uintptr_t>(bytes.data()) % e.type->bytes != 0)
     return tensor_of_tf_bytes(*e.type, e.shape, bytes, path_ + ": " + name);
-  Ref<MappedFile> owner = shards_[static_cast<size_t>(e.shard)];
-  Tensor t(Ref<detail::TensorImpl>::adopt(detail::new_external(
-      e.shape, e.type->carrier, const_cast<char*>(bytes.data()), /*writable=*/false,
-      [](detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); }, owner.get())));
-  owner.release();  // now owned by the storage
-  return t;
+  return detail::mapped_tensor(shards_[static_cast<size_t>(e.shard)], bytes.data(), e.shape,
+                               e.type->carrier);
 }
 
 // Lengths as varints, a checksum over them as 32-bit numbers, the texts; the checksum of the entry

@@ -318,12 +318,12 @@ LoadReport Module::load_state_dict(const StateDict& values, bool strict) {
       found.missing.push_back(n);
       return;
     }
-    Tensor have = cell->read();
-    if (!(v->shape() == have.shape()))
+    const Spec have = cell->spec();  // its value may be elsewhere
+    if (!(v->shape() == have.shape))
       found.differing.push_back(fmt::format("{} is {} in the model, {} in the file", n,
-                                            have.shape().to_string(), v->shape().to_string()));
+                                            have.shape.to_string(), v->shape().to_string()));
     else
-      plan.emplace_back(cell, v->dtype() == have.dtype() ? *v : v->to(have.dtype()));
+      plan.emplace_back(cell, v->dtype() == have.dtype ? *v : v->to(have.dtype));
   };
   See see;
   see.on_param = [&](const std::string& n, Param& p) { take(n, p.cell()); };

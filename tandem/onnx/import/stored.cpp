@@ -5,6 +5,7 @@
 
 #include "tandem/graph/trace.h"
 #include "tandem/ops/stored.h"
+#include "tandem/tensor/mapped_tensor.h"
 
 namespace tandem::onnx {
 namespace {
@@ -29,13 +30,8 @@ OnnxValue stored_onnx_value(const char* data, const Shape& shape, OnnxType type,
   auto* s = new Stored;
   s->file = file;
   s->spec = Spec(info_of(type).carrier, shape);
-  Ref<MappedFile> owner = file;
   const int64_t bytes = shape.numel().value() * static_cast<int64_t>(size_of(s->spec.dtype));
-  s->bytes = Tensor(Ref<tandem::detail::TensorImpl>::adopt(tandem::detail::new_external(
-      Shape(bytes), DType::u8, const_cast<char*>(data), /*writable=*/false,
-      [](tandem::detail::Storage* x) { static_cast<MappedFile*>(x->owner)->drop_ref(); },
-      owner.get())));
-  owner.release();  // now owned by the storage
+  s->bytes = tandem::detail::mapped_tensor(file, data, Shape(bytes), DType::u8);
   return OnnxValue(Tensor(Ref<tandem::detail::TensorImpl>::adopt(
                        tandem::detail::new_external(shape, s->spec.dtype, const_cast<char*>(data),
                                                     /*writable=*/false, free_stored, s))),

@@ -13,6 +13,7 @@
 #include "tandem/onnx/import/stored_internal.h"
 #include "tandem/ops/ops.h"
 #include "tandem/tensor/lazy.h"
+#include "tandem/tensor/mapped_tensor.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::onnx {
@@ -163,13 +164,7 @@ OnnxValue show(const Fields& f, const char* data, uint64_t bytes, DType dtype,
   }
   if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0)
     return stored_onnx_value(data, Shape(f.dims), f.type, file);
-  Ref<MappedFile> owner = file;
-  Tensor t(Ref<tandem::detail::TensorImpl>::adopt(tandem::detail::new_external(
-      Shape(f.dims), dtype, const_cast<char*>(data), /*writable=*/false,
-      [](tandem::detail::Storage* s) { static_cast<MappedFile*>(s->owner)->drop_ref(); },
-      owner.get())));
-  owner.release();  // now owned by the storage
-  return OnnxValue(t, f.type);
+  return OnnxValue(tandem::detail::mapped_tensor(file, data, Shape(f.dims), dtype), f.type);
 }
 
 OnnxValue from_raw(const ProtoReader& r, const Fields& f, uint64_t n, std::string_view raw,

@@ -24,4 +24,7 @@ struct TfliteFactor {
   explicit TfliteFactor(double factor);
 };
 
+/// Of a tensor with one scale.
+inline float scale_of(const TfliteTensor& t) { return t.scales.scale[0]; }
+
 }  // namespace tandem::onnx

@@ -77,7 +77,6 @@ bool of_codes(const TfliteCall& c, size_t inputs) {
     if (!c.has(i) || !one_scale(c.tensor(i))) return false;
   return !c.op.out.empty() && c.op.out[0] >= 0 && one_scale(c.result(0));
 }
-float scale_of(const TfliteTensor& t) { return t.scales.scale[0]; }
 int64_t zero_of(const TfliteTensor& t) { return t.scales.zero[0]; }
 
 /// What rows say of their result.

@@ -17,7 +17,6 @@ constexpr size_t kInput = 1, kState = 5, kPeephole = 9, kBias = 12, kProjection 
                  kProjectionBias = 17, kStateVariable = 18, kCellVariable = 19, kLayerNorm = 20;
 constexpr size_t kAllGates = 4, kHidden = 4;  ///< kHidden: of the intermediate tensors
 
-float scale_of(const TfliteTensor& t) { return t.scales.scale[0]; }
 bool has_codes(const TfliteTensor& t, OnnxType type) {
   return t.type == type && t.scales.scale.size() == 1 && t.scales.scale[0] > 0;
 }

@@ -22,6 +22,7 @@ struct EachStep : train::Callback {
   void fit_begin(train::Trainer& t) override { set(t.model(), t.step()); }
   void step_end(train::Trainer& t, const train::Logs&) override { set(t.model(), t.step()); }
   const char* name() const override { return "EachStep"; }
+  bool reads_weights() const override { return false; }
   std::function<void(nn::Module&, int64_t)> set;
 };
 

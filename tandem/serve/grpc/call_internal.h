@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/base/clock.h"
 #include "tandem/serve/grpc/message.h"
 #include "tandem/serve/grpc/status.h"
 #include "tandem/serve/keys.h"
@@ -59,6 +60,7 @@ class MessageStream : public std::enable_shared_from_this<MessageStream> {
   std::weak_ptr<HttpExchange> exchange_;
   ServerContext& server_;
   double timeout_;
+  Clock::time_point began_ = Clock::now();
   GrpcCoding coding_, answers_;
   Handler handler_;
   std::string in_;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "tandem/serve/grpc/call_internal.h"
 #include "tandem/serve/http2/stream.h"
 
 namespace tandem::serve {
 namespace {
 
+constexpr double kLeastTimeout = 1e-9;  ///< of a stream whose time is over: 0 would be none
 // Messages of one stream that are worked on at a time, and bytes of answers that may wait for the
 // client: beyond them nothing more is read, and the client must wait.
 constexpr size_t kMostBusy = 64, kMostWaiting = size_t{1} << 20;
@@ -29,7 +32,8 @@ void MessageStream::start() {
 }
 
 GrpcCall MessageStream::call() const {
-  return {exchange_.lock(), server_, timeout_, coding_, answers_};
+  const double left = timeout_ > 0 ? std::max(timeout_ - seconds_since(began_), kLeastTimeout) : 0;
+  return {exchange_.lock(), server_, left, coding_, answers_};
 }
 
 size_t MessageStream::busy() const {

@@ -70,15 +70,18 @@ void model_metadata(const GrpcCall& call, std::string_view message) {
 
 // ---- inference
 
+double timeout_of(const V2Request& request, const GrpcCall& call) {
+  return request.asked.timeout > 0 ? request.asked.timeout : call.timeout;
+}
+
 void model_infer(const GrpcCall& call, std::string_view message) {
   const V2Request request = read_v2_request(message);
   if (call.exchange->access) call.exchange->access->called(request.asked.id);
   const ModelVersionPtr v = version_of_step(
       picked_version(call.server, request.model, request.version), request.asked.sequence);
   auto wanted = wanted_outputs(request.asked, v->model->outputs());
-  const double timeout = request.asked.timeout > 0 ? request.asked.timeout : call.timeout;
   run_inputs(
-      call.exchange, v, tensors_of(request.asked, v->model->inputs()), timeout,
+      call.exchange, v, tensors_of(request.asked, v->model->inputs()), timeout_of(request, call),
       [call, v = v.get(), id = request.asked.id, wanted = std::move(wanted)](const JobResult& r) {
         if (r.status != 200) return call.fail(r.status, r.error);
         try {
@@ -128,7 +131,7 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
       }
     };
     run_inputs(call.exchange, v, tensors_of(request.asked, v->model->inputs()),
-               request.asked.timeout, done, request.asked.sequence);
+               timeout_of(request, call), done, request.asked.sequence);
   } catch (...) {
     stream->answer(number, stream_error(refusal_of(std::current_exception()).text, id));
   }

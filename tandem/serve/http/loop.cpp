@@ -126,10 +126,11 @@ void HttpLoop::run() {
   mail_->thread.store(std::this_thread::get_id());
   of_this_thread() = this;
   look_at_clock();
+  constexpr size_t kManyAnswers = 32;  // are sent before the turn ends
   std::vector<epoll_event> ready(256);
   while (!drained()) {
-    const int n = epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()),
-                             static_cast<int>(kTick * 1000));
+    const int wait = put_off_.empty() ? static_cast<int>(kTick * 1000) : 0;
+    const int n = epoll_wait(epoll_, ready.data(), static_cast<int>(ready.size()), wait);
     look_at_clock();
     for (int i = 0; i < n; ++i) {
       const uint64_t id = ready[static_cast<size_t>(i)].data.u64;
@@ -148,13 +149,15 @@ void HttpLoop::run() {
         const bool handshake = c.tls && c.tls->wants_to_write();
         if (c.fd >= 0 && (handshake || (events & (EPOLLIN | EPOLLRDHUP)))) readable(c);
       }
+      if (touched_.size() >= kManyAnswers) write_touched();
     }
     if (reloads.load() != reloaded_) reload();
     end_turn();
     if (now() - timed_at_ >= kTick) keep_time();
     end_turn();
   }
-  end_turn();
+  do end_turn();
+  while (!put_off_.empty());
   of_this_thread() = nullptr;
   mail_->thread.store(std::thread::id());
 }

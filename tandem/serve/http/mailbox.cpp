@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "tandem/base/log.h"
 #include "tandem/serve/http/loop_internal.h"
 #include "tandem/serve/http2/connection_internal.h"
 
@@ -53,13 +54,18 @@ bool at_end_of_turn(std::function<void()> task) {
 }
 
 // Run what was put off, and send what it and others answered; that may let in requests which have
-// been read already.
+// been read already. After some rounds of those others have their turn.
 void HttpLoop::end_turn() {
-  do {
-    for (const std::function<void()>& task : std::exchange(put_off_, {})) task();
+  constexpr int kRounds = 8;
+  for (int round = 0; round == 0 || (round < kRounds && !put_off_.empty()); ++round) {
+    for (const std::function<void()>& task : std::exchange(put_off_, {})) try {
+        task();
+      } catch (const std::exception& e) {
+        log_warning("requests of one turn failed: {}", e.what());
+      }
     write_touched();
     closed_.clear();
-  } while (!put_off_.empty());
+  }
 }
 
 AnswersTogether::AnswersTogether() { ++held.depth; }

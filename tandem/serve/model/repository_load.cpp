@@ -3,8 +3,11 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <exception>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "tandem/base/clock.h"
 #include "tandem/base/error.h"
@@ -22,6 +25,10 @@ void step_back() noexcept {
   constexpr int kNicer = 10;  // a tenth of the time
   if (nice(kNicer) == -1) return;
 }
+
+// Giving memory back stops all threads that want some, so that it waits until others have gone,
+// too.
+constexpr auto kBetweenTrims = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -48,18 +55,28 @@ void Reaper::take(ModelVersion* v) {
   ready_.notify_one();
 }
 
+// Not a thread that has stepped back: it holds locks of the allocator.
 void Reaper::run() {
-  step_back();
+  const auto ready = [this] { return !dead_.empty() || (ended_ && live_ == 0); };
+  bool trim = false;  // is there something to give back?
+  auto trimmed = Clock::now() - kBetweenTrims;
   std::unique_lock hold(lock_);
   for (;;) {
-    ready_.wait(hold, [this] { return !dead_.empty() || (ended_ && live_ == 0); });
-    if (dead_.empty()) return;
-    std::vector<std::unique_ptr<ModelVersion>> dead = std::move(dead_);
-    dead_.clear();
+    if (!trim)
+      ready_.wait(hold, ready);
+    else
+      ready_.wait_until(hold, trimmed + kBetweenTrims, ready);
+    if (dead_.empty() && ended_ && live_ == 0) return;
+    std::vector<std::unique_ptr<ModelVersion>> dead = std::exchange(dead_, {});
     hold.unlock();
     const size_t count = dead.size();
     dead.clear();
-    malloc_trim(0);
+    trim = trim || count > 0;
+    if (trim && Clock::now() - trimmed >= kBetweenTrims) {
+      malloc_trim(0);
+      trimmed = Clock::now();
+      trim = false;
+    }
     hold.lock();
     live_ -= count;
   }
@@ -176,10 +193,13 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
   v->name = name;
   v->version = number;
   v->settings = settings;
-  const PrivateCopy files(path, settings.copy);
+  std::optional<PrivateCopy> files;
+  std::shared_ptr<models::PretrainedModel> draft;
   const auto load = [&] {
-    v->model = Servable::load(files.path(), servable_options(settings));
+    files.emplace(path, settings.copy);
+    v->model = Servable::load(files->path(), servable_options(settings));
     if (warm) v->model->warm_up();
+    if (settings.text) draft = draft_of(folder, name, settings);
   };
   if (warm)
     behind_answers(load);
@@ -189,9 +209,9 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
   if (settings.text) {
     TextEngineOptions text = text_options(settings);
     text.adapters = folder.adapters(name, settings);
-    text.draft = draft_of(folder, name, settings);
-    v->text = TextModel::load(files.path(), text, v->model->pretrained());
-    v->embedding = EmbeddingModel::load(files.path(), *v->model);
+    text.draft = draft;
+    v->text = TextModel::load(files->path(), text, v->model->pretrained());
+    v->embedding = EmbeddingModel::load(files->path(), *v->model);
   }
   TD_CHECK(v->text || (settings.adapters.empty() && settings.draft.empty()), Value,
            "'{}' has adapters or a draft model, and is not a language model that continues texts",
@@ -219,7 +239,9 @@ Versions Repository::State::load_versions(const std::string& name, bool warm,
   }
   for (const auto& [number, path] : folder.chosen(name, settings)) {
     const auto same = kept.find(number);
-    out[number] = same != kept.end()
+    // Requests may run on one that is kept: who is compared with it is settled before it serves.
+    const bool tried = settings.canary.version > 0 || settings.shadow > 0;
+    out[number] = same != kept.end() && !tried
                       ? same->second
                       : reaper.watch(load_version(name, number, path, settings, warm));
   }

@@ -153,7 +153,9 @@ void Scheduler::submit(Job job, bool here) {
       return;
     }
     counts_.accepted.fetch_add(1, std::memory_order_relaxed);
-    here = here && queue_.empty() && options_.delay_us <= 0 &&
+    // Shapes that were not seen before are compiled first: not on the thread of all connections.
+    const bool known = !keyed_ && (w.job.rows == 1 || model_->batched());
+    here = here && known && queue_.empty() && options_.delay_us <= 0 &&
            model_->seconds_of_one() * static_cast<double>(w.job.rows) < kFast;
     if (!here) queue_.push_back(std::move(w));
   }
@@ -224,9 +226,13 @@ void Scheduler::work(int instance) {
       ready_.wait(hold, [this] { return ends_ || !queue_.empty(); });
       if (ends_) return;
       // The instance may be busy with a job that another thread runs on it; what comes meanwhile
-      // goes into the batch.
+      // goes into the batch, unless another instance takes it.
       hold.unlock();
-      const std::lock_guard mine(model_->lock_of(instance));
+      std::unique_lock mine(model_->lock_of(instance), std::try_to_lock);
+      if (!mine) {
+        ready_.notify_one();
+        mine.lock();
+      }
       hold.lock();
       if (options_.delay_us > 0 && !queue_.empty() && model_->batched()) {
         const auto until = queue_.front().since +
@@ -235,7 +241,9 @@ void Scheduler::work(int instance) {
         ready_.wait_until(hold, until, [&] { return ends_ || queue_.size() >= full; });
       }
       batch = take(queue_);
+      const bool more = !queue_.empty();
       hold.unlock();
+      if (more) ready_.notify_one();
       if (!batch.empty()) run(instance, std::move(batch));
     }
   }
@@ -309,8 +317,14 @@ bool Scheduler::run_together(int instance, std::vector<Waiting>& batch, int64_t 
                 .batch = rows,
                 .steps = steps};
     counts_.queue.add(r.queue_seconds);
-    r.outputs.reserve(outputs.size());
-    for (const Tensor& y : outputs) r.outputs.push_back(rows_of(y, from, w.job.rows));
+    try {
+      r.outputs.reserve(outputs.size());
+      for (const Tensor& y : outputs) r.outputs.push_back(rows_of(y, from, w.job.rows));
+    } catch (...) {  // out of memory: each client gets an answer all the same
+      const Refusal refusal = refusal_of(std::current_exception());
+      r.status = refusal.status;
+      r.error = refusal.text;
+    }
     from += w.job.rows;
     finish(w, std::move(r));
   }
@@ -323,6 +337,7 @@ void Scheduler::run_alone(int instance, Waiting& w) {
   try {
     r.outputs = model_->run(instance, w.job.inputs, w.job.rows, &r.steps);
     r.compute_seconds = seconds_since(begin);
+    if (w.job.rows == 1 && !keyed_) model_->took_alone(r.compute_seconds);
     counts_.runs.fetch_add(1, std::memory_order_relaxed);
     counts_.rows.fetch_add(static_cast<uint64_t>(w.job.rows), std::memory_order_relaxed);
     counts_.compute.add(r.compute_seconds);

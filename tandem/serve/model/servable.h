@@ -74,8 +74,10 @@ class TD_API Servable {
     double seconds = 0;
   };
   std::vector<Size> sizes() const;
-  /// Seconds that one row takes.
+  /// Seconds that one row takes: the quickest of late.
   double seconds_of_one() const { return one_.load(std::memory_order_relaxed); }
+  /// A request of one row took this long.
+  void took_alone(double seconds);
   /// The sizes whose runs cover `rows` in the least time; the last one may be larger than what is
   /// left, and is then filled up.
   std::vector<int64_t> cover(int64_t rows) const;

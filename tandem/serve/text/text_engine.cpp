@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <deque>
 #include <future>
+#include <iterator>
 #include <list>
 #include <mutex>
 #include <numeric>
@@ -139,6 +140,7 @@ struct TextEngine::State {
       if (at->request.gone && at->request.gone()) finish(at, 499, "the client went away");
       at = next;
     }
+    drop_late();
     admit();
     read_piece();
     grow();
@@ -165,16 +167,35 @@ struct TextEngine::State {
     waiting.push_front(std::move(t));
   }
 
+  // Those that wait for nobody, or have waited too long, make room for others.
+  void drop_late() {
+    const auto left = [](const GrowingText& t) { return t.request.gone && t.request.gone(); };
+    const auto late = [](const GrowingText& t) {
+      return !t.begun && t.request.timeout > 0 && seconds_since(t.since) > t.request.timeout;
+    };
+    std::vector<GrowingText> over;
+    {
+      const std::lock_guard hold(lock);
+      const auto end = std::stable_partition(waiting.begin(), waiting.end(),
+                                             [&](const auto& t) { return !left(t) && !late(t); });
+      std::move(end, waiting.end(), std::back_inserter(over));
+      waiting.erase(end, waiting.end());
+    }
+    for (GrowingText& t : over) try {
+        if (left(t))
+          answer(t, 499, "the client went away", false);
+        else
+          answer(t, 504, "the request waited too long", false);
+      } catch (const std::exception& e) {
+        log_warning("an answer failed: {}", e.what());
+      }
+  }
+
   void admit() {
     while (static_cast<int64_t>(running.size()) < options.streams) {
       std::optional<GrowingText> t = next_waiting();
       if (!t) return;
-      if (t->request.gone && t->request.gone()) {
-        answer(*t, 499, "the client went away", false);
-      } else if (!t->begun && t->request.timeout > 0 &&
-                 seconds_since(t->since) > t->request.timeout) {
-        answer(*t, 504, "the request waited too long", false);
-      } else if (!begin(*t)) {
+      if (!begin(*t)) {
         put_back(std::move(*t));
         return;
       } else {

@@ -14,18 +14,22 @@
 namespace tandem::train {
 namespace {
 
-/// The elements of a pass that one rank evaluates.
+/// The elements of a pass that one rank evaluates. With `even` there are as many on every rank: one
+/// that has run out sees the last element once more.
 struct OwnElements : data::detail::Stage {
   data::detail::StageRef in;
   int64_t n, rank, ranks;
-  OwnElements(data::detail::StageRef in, int64_t n, int64_t rank, int64_t ranks)
-      : in(std::move(in)), n(n), rank(rank), ranks(ranks) {}
-  int64_t size() const override { return n > rank ? (n - rank + ranks - 1) / ranks : 0; }
+  bool even;
+  OwnElements(data::detail::StageRef in, int64_t n, int64_t rank, int64_t ranks, bool even)
+      : in(std::move(in)), n(n), rank(rank), ranks(ranks), even(even) {}
+  int64_t own() const { return n > rank ? (n - rank + ranks - 1) / ranks : 0; }
+  int64_t at(int64_t i) const { return std::min(rank + i * ranks, n - 1); }
+  int64_t size() const override { return even ? (n + ranks - 1) / ranks : own(); }
   std::vector<Tensor> get(data::detail::Pass p, int64_t i) const override {
-    return in->get(p, rank + i * ranks);
+    return in->get(p, at(i));
   }
   void origins(data::detail::Pass p, int64_t i, std::vector<int64_t>& out) const override {
-    in->origins(p, rank + i * ranks, out);
+    in->origins(p, at(i), out);
   }
   std::string text() const override { return in->text(); }
 };
@@ -49,6 +53,7 @@ struct AbsentCallback : Callback {
   std::shared_ptr<Callback> of;
   explicit AbsentCallback(std::shared_ptr<Callback> c) : of(std::move(c)) {}
   const char* name() const override { return of->name(); }
+  bool reads_weights() const override { return of->reads_weights(); }
 };
 
 std::vector<NamedNumbers> of_all_ranks(distributed::Engine& engine, const NamedNumbers& own) {
@@ -72,6 +77,13 @@ Trainer::Ranks::Ranks(nn::Module& net, const TrainerOptions& o)
              .ignored = spread ? spread->elsewhere() : std::vector<std::string>()},
             spread ? spread->data_group() : distributed::world()) {
   quiet.emplace(model);
+}
+
+// Ranks may have other callbacks than rank 0.
+void Trainer::Ranks::agree_on_ends(bool reads_weights) {
+  int64_t reads = reads_weights ? 1 : 0;
+  engine().all_reduce({&reads, 1, DType::i64}, distributed::ReduceOp::max, {"callbacks"}).wait();
+  whole_at_ends = spread || reads > 0;
 }
 
 // What `parallel` says must fit the ranks, and what else the run is to do.
@@ -143,7 +155,12 @@ void Trainer::join_ranks(const data::AnyPipeline& data) {
       "itself), or run it as one rank.");
   if (options_.parallel.spreads() && options_.average.type != AverageKind::none) refuse_average();
   ranks_ = std::make_unique<Ranks>(model_, options_);
-  if (sharded()) share_out();
+  if (sharded()) {
+    share_out();
+    ranks_->agree_on_ends(!extra_.empty() ||
+                          std::any_of(callbacks_.begin(), callbacks_.end(),
+                                      [](const auto& c) { return c->reads_weights(); }));
+  }
   if (ranks_->rank() == 0) return;
   for (auto& c : callbacks_)
     if (c->only_main_rank()) c = std::make_shared<AbsentCallback>(c);
@@ -276,11 +293,14 @@ Trainer::StepResult Trainer::step_in_stages(const Batch& batch, bool first) {
   return out;
 }
 
-data::AnyPipeline Trainer::own_elements(const data::AnyPipeline& data, int64_t& limit) const {
-  const int64_t n = limit < 0 ? data.size() : std::min(limit, data.size());
-  limit = -1;
-  return {std::make_shared<OwnElements>(data.stage(), n, ranks_->rank(), ranks_->size()),
-          data.seed(), data.prefetch_options()};
+// Of the first `count` elements (-1: all); then `count` is how many of the result's are this
+// rank's.
+data::AnyPipeline Trainer::own_elements(const data::AnyPipeline& data, int64_t& count,
+                                        bool even) const {
+  const int64_t n = count < 0 ? data.size() : std::min(count, data.size());
+  auto part = std::make_shared<OwnElements>(data.stage(), n, ranks_->rank(), ranks_->size(), even);
+  count = part->own();
+  return {std::move(part), data.seed(), data.prefetch_options()};
 }
 
 // Sums of all ranks in place of this one's.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tandem/base/log.h"
+#include "tandem/io/tensor_spool.h"
 #include "tandem/ops/ops.h"
 #include "tandem/train/trainer/serving_internal.h"
 
@@ -31,11 +32,51 @@ std::string Trainer::callback_key(size_t i) const {
 }
 std::string Trainer::callback_prefix(size_t i) const { return "callback." + callback_key(i) + "."; }
 
+// Whole values of model and optimizer, where ranks have parts of them; all ranks call it. They pass
+// one after the other, and the rank that writes puts them aside in a file.
+void Trainer::take_whole(RunParts& to) {
+  if (ranks_->spread) {
+    to.optimizer_state = ranks_->spread->optim_state_dict(optimizer());
+    return;
+  }
+  constexpr std::string_view kModel = "model.";
+  std::optional<io::TensorSpool> spool;
+  std::exception_ptr error;
+  if (checkpoints_) try {  // the one before must be written: each takes the disk's space twice
+      checkpoints_->wait();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  const auto keep = [&](const std::string& name, const Tensor& value) {
+    if (checkpoints_ && !error) try {
+        if (!spool) spool.emplace(checkpoints_->folder());
+        spool->add(name, value);
+      } catch (...) {  // the others wait for this rank's part of the next one
+        error = std::current_exception();
+      }
+  };
+  ranks_->model.each_state([&](const std::string& name, const Tensor& value) {
+    keep(std::string(kModel) + name, value);
+  });
+  ranks_->model.each_optim_state(optimizer(), [&](const std::string& name, const Tensor& value) {
+    keep(std::string(kOptimizerPart) + name, value);
+  });
+  if (error) std::rethrow_exception(error);
+  if (!spool) return;
+  to.model_state.emplace();
+  to.optimizer_state.emplace();
+  for (const auto& [name, value] : spool->finish())
+    if (name.starts_with(kModel))
+      (*to.model_state)[name.substr(kModel.size())] = value;
+    else
+      (*to.optimizer_state)[name.substr(kOptimizerPart.size())] = value;
+}
+
 void Trainer::save(std::optional<double> score) {
   const WholeSums whole(*this);
-  const WholeParams here(*this);
-  StateDict moments;
-  if (sharded()) moments = ranks_->optim_state_dict(optimizer());
+  const WholeParams here(*this, ranks_ && ranks_->whole_at_ends);
+  RunParts now = parts();
+  if (sharded()) take_whole(now);
   if (!checkpoints_) return;
   io::Json::Object metrics, callbacks;
   for (const auto& m : metrics_) metrics.emplace_back(m->name(), numbers(m->state()));
@@ -59,11 +100,10 @@ void Trainer::save(std::optional<double> score) {
     more.emplace_back("evaluated_step", evaluated_step_);
     more.emplace_back("evaluated", std::move(values));
   }
-  Snapshot s = snapshot(parts(), step_, std::move(more));
+  Snapshot s = snapshot(now, step_, std::move(more));
   for (size_t i = 0; i < callbacks_.size(); ++i)
     for (const auto& [name, value] : callbacks_[i]->tensors())
       s.optimizer[callback_prefix(i) + name] = value;
-  for (const auto& [name, value] : moments) s.optimizer[std::string(kOptimizerPart) + name] = value;
   s.files = options_.saving.files;
   s.score = score;
   checkpoints_->save(std::move(s));
@@ -104,6 +144,7 @@ void Trainer::resume(Running& run) {
     std::optional<WholeParams> here;  // which a checkpoint holds
     if (sharded() && ranks_->spread) here.emplace(*this);
     more = restore(parts(), *s);
+    if (sharded() && !here) ranks_->reshard();
   } catch (const Error& e) {
     throw Error(e.kind(),
                 fmt::format("'{}' holds a run of another model or with other parts: {}",

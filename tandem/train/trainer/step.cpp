@@ -294,14 +294,21 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
   if (!fitting_)
     for (auto& c : callbacks_) c->test_begin(*this);
   AveragedWeights averaged(average_.get());
-  const WholeParams whole(*this);
+  const bool shared = ranks_ && fitting_ && !see;  // by the ranks
+  // Parameters that come and go: each pass of one rank is a pass of all.
+  const bool together =
+      shared && !ranks_->spread && options_.strategy == TrainStrategy::fsdp && !ranks_->unsharded();
+  const WholeParams whole(*this, !together);
   EvalMode mode(model_);
   std::vector<std::unique_ptr<Metric>> metrics;
   for (const std::string& name : options_.metrics) metrics.push_back(make_metric(name));
   std::vector<Mean> figures;
   double sum = 0, count = 0;
-  const bool shared = ranks_ && fitting_ && !see;  // by the ranks
-  if (shared) data = own_elements(data, limit);
+  int64_t counted = limit;
+  if (shared) {
+    data = own_elements(data, counted, together);
+    limit = -1;
+  }
   data.set_epoch(0);
   data.begin_pass();
   Batch batch;
@@ -312,6 +319,7 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
       return {};
     }
     const StepResult out = compiled_->eval(batch);
+    if (shared && k >= counted) continue;
     TD_CHECK(out.loss.defined(), Value,
              "the step gave no loss to validate by\nIts output's loss is undefined; of several "
              "optimizers, hand a loss to each in validation too.");
@@ -324,6 +332,7 @@ Logs Trainer::validate(data::AnyPipeline data, const std::string& prefix, int64_
       for (auto& m : metrics) m->update(out.output, out.target);
     if (see) see(batch, on_host({out.loss, out.output, out.target, out.prediction, out.figures}));
   }
+  if (together) ranks_->reshard();
   if (shared) {
     std::vector<double> sums{sum, count};
     merge_ranks(figures, metrics, &sums);

@@ -317,7 +317,7 @@ bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, boo
     logs.insert(logs.end(), values->begin(), values->end());
   }
   step_schedules(ScheduleEvery::epoch);
-  const WholeParams here(*this);
+  const WholeParams here(*this, ranks_ && ranks_->whole_at_ends);
   write_logs(run, logs);
   for (auto& c : callbacks_) c->epoch_end(*this, logs);
   const double score = find_log(logs, monitor());

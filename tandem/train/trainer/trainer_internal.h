@@ -118,6 +118,10 @@ struct Trainer::Ranks {
   bool unsharded() const { return spread ? spread->unsharded() : model.unsharded(); }
   void unshard() { spread ? spread->unshard() : model.unshard(); }
   void reshard() { spread ? spread->reshard() : model.reshard(); }
+  /// Are whole parameters needed at an epoch's end and at checkpoints? A net that is spread may be
+  /// run by one rank, and callbacks of any rank may read weights.
+  bool whole_at_ends = false;
+  void agree_on_ends(bool reads_weights);
   // ---- whose parts a run updates: those of a net whose layers are spread, or of sharded
   // parameters
   void shard_optimizer(optim::Optimizer& o) {
@@ -133,9 +137,6 @@ struct Trainer::Ranks {
     if (!spread) return model.max_over_ranks();
     return [](const Tensor& x) { return distributed::all_reduce(x, distributed::ReduceOp::max); };
   }
-  StateDict optim_state_dict(const optim::Optimizer& o) {
-    return spread ? spread->optim_state_dict(o) : model.optim_state_dict(o);
-  }
   StateDict parts_of_optim_state(const optim::Optimizer& o, const StateDict& whole) {
     return spread ? spread->parts_of_optim_state(o, whole) : model.parts_of_optim_state(o, whole);
   }
@@ -145,13 +146,14 @@ struct Trainer::Ranks {
   }
 };
 
-/// All parameters are here while it lives, where they are sharded over the ranks; all ranks make
-/// one. Whatever reads them then, on one rank or on all, makes no call. Inside another one it
-/// leaves them to that.
+/// All parameters are here while it lives, where they are sharded over the ranks and this is
+/// wanted; all ranks make one. Whatever reads them then, on one rank or on all, makes no call.
+/// Inside another one it leaves them to that.
 class Trainer::WholeParams {
  public:
-  explicit WholeParams(Trainer& t) : t_(t), on_(t.sharded() && !t.ranks_->unsharded()) {
-    if (t_.sharded()) t_.ranks_->unshard();
+  explicit WholeParams(Trainer& t, bool wanted = true)
+      : t_(t), on_(wanted && t.sharded() && !t.ranks_->unsharded()) {
+    if (wanted && t_.sharded()) t_.ranks_->unshard();
   }
   ~WholeParams() {
     try {
