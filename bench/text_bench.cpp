@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens per second of serve::TextEngine at 1, 4 and 16 texts, beside models::generate() for one
 // text and the rate at which this machine can read the weights: a lone text reads all of them for
-// each token. Weights are random. Use: bench_text [gpt2 | llama] [tokens] [f32 | bf16] [rank]:
-// GPT-2 of 124 million parameters, or a Llama of 1.1 billion (4.4 GB); weights and caches in f32 or
-// bf16; with a rank, texts of a LoRA adapter of all linear layers beside those of none.
+// each token. Weights are random. Use: bench_text [gpt2 | llama | CONFIG.json] [tokens] [f32 |
+// bf16] [rank | turns]: GPT-2 of 124 million parameters, or a Llama of 1.1 billion (4.4 GB);
+// weights and caches in f32 or bf16; with a rank, texts of a LoRA adapter of all linear layers
+// beside those of none. With "turns" it says what it has, and answers each line, a number of texts,
+// with their tokens per second (bench/compare_text).
 #include <fmt/format.h>
 
 #include <unistd.h>
@@ -13,6 +15,8 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <iostream>
+#include <string>
 #include <thread>
 
 #include "bench/resident.h"
@@ -85,18 +89,36 @@ void generate_text(serve::TextEngine& engine, std::vector<int64_t> prompt, int64
 }
 
 double engine_rate(serve::TextEngine& engine, int64_t texts, int64_t adapter,
-                   const models::GenerateOptions& o) {
+                   const models::GenerateOptions& o, int rounds = kRounds) {
+  static int64_t asked = 0;  // so that no prompt comes twice
   std::vector<double> rates;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round, asked += 100) {
     const Clock::time_point begin = Clock::now();
     std::vector<std::thread> threads;
     for (int64_t i = 0; i < texts; ++i)
-      threads.emplace_back(
-          [&, i] { generate_text(engine, prompt_of(i + round * 100, 16), adapter, o); });
+      threads.emplace_back([&, i] { generate_text(engine, prompt_of(i + asked, 16), adapter, o); });
     for (std::thread& t : threads) t.join();
     rates.push_back(static_cast<double>(texts * o.max_new_tokens) / seconds_since(begin));
   }
   return median(rates);
+}
+
+// Takes turns with other programs.
+int answer_turns(const std::shared_ptr<models::PretrainedModel>& model, double bytes, double rate,
+                 const models::GenerateOptions& o) {
+  serve::TextEngine engine(model, {.streams = 16, .length = 512});
+  fmt::print("{{\"bytes\": {}, \"bytes_per_second\": {}}}\n", bytes, rate);
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    fmt::print("{}\n", engine_rate(engine, std::atoll(line.c_str()), 0, o, 1));
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+std::string config_of(const std::string& kind) {
+  if (kind.ends_with(".json")) return read_file(kind);
+  return kind == "llama" ? kLlama : kGpt2;
 }
 
 }  // namespace
@@ -106,17 +128,18 @@ int main(int argc, char** argv) {
   const std::string kind = argc > 1 ? argv[1] : "gpt2";
   const int64_t tokens = argc > 2 ? std::atoll(argv[2]) : 64;
   const std::shared_ptr<models::PretrainedModel> model =
-      models::from_config(models::ModelConfig::from_json(kind == "llama" ? kLlama : kGpt2));
+      models::from_config(models::ModelConfig::from_json(config_of(kind)));
   model->module().eval();
   if (argc > 3 && std::string(argv[3]) == "bf16") model->module().to(DType::bf16);
   double bytes = 0;
   for (const auto& [name, p] : model->module().state_dict())
     bytes += static_cast<double>(p.numel()) * static_cast<double>(size_of(p.dtype()));
   const double rate = read_rate(size_t{1} << 29);
+  const models::GenerateOptions o{.max_new_tokens = tokens, .eos_token_id = {-1}};
+  if (argc > 4 && std::string(argv[4]) == "turns") return answer_turns(model, bytes, rate, o);
   fmt::print(
       "{}: {:.2f} GB of weights; a sum reads {:.1f} GB/s: at most {:.1f} tokens/s of one text\n",
       kind, bytes / 1e9, rate / 1e9, rate / bytes);
-  const models::GenerateOptions o{.max_new_tokens = tokens, .eos_token_id = {-1}};
   std::vector<double> rates;
   for (int round = 0; round < kRounds; ++round) {
     const Clock::time_point begin = Clock::now();

@@ -3,6 +3,7 @@
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/gemm/tiles_bf16.h"
 #include "tests/backend/against_reference_helper.h"
+#include "tests/support/bits.h"
 
 namespace tandem::cpu_test {
 namespace {
@@ -72,6 +73,35 @@ TEST_F(Matmul, SixteenBits) {
     check(op::matmul, &at, {a, b}, name(a, b, at), false);
     check(op::matmul, &at, {gapped(a), gapped(b)}, name(a, b, at) + " gapped", false);
   }
+}
+
+// A few rows with a large weight: to the bit what the f32 matmul of the same numbers rounds to, on
+// any number of threads, alone and among other rows.
+TEST_F(Matmul, FewRowsOfNarrowWeights) {
+  for (const DType d : {DType::bf16, DType::f16})
+    for (const auto& [k, n] :
+         {std::pair<int64_t, int64_t>{300, 256}, {700, 250}, {64, 1040}, {3000, 40}}) {
+      const Tensor w = random({n, k}, d), b = random({k, n}, d), bias = random({n}, d);
+      const auto wide = [](const Tensor& t) { return t.to(DType::f32); };
+      for (const int64_t m : {1, 2, 3, 7, 14, 64}) {
+        if (m > 14 && d == DType::bf16) continue;  // other kernels may take them
+        const Tensor x = random({m, k}, d), apart = gapped(x), cube = x.reshape({1, m, k});
+        const Tensor linear_want = linear(wide(x), wide(w), wide(bias)).to(d),
+                     plain_want = linear(wide(x), wide(w)).to(d),
+                     matmul_want = matmul(wide(x), wide(b)).to(d);
+        for (const int threads : {1, 2, 8}) {
+          const ThreadLimitGuard limit(threads);
+          const std::string what =
+              fmt::format("{} {} {} {} {} threads", to_string(d), m, k, n, threads);
+          EXPECT_TRUE(same_bits(linear(x, w, bias), linear_want)) << what;
+          EXPECT_TRUE(same_bits(linear(apart, w), plain_want)) << what;
+          EXPECT_TRUE(same_bits(linear(cube, w, bias), linear_want.reshape({1, m, n}))) << what;
+          EXPECT_TRUE(same_bits(matmul(x, b), matmul_want)) << what;
+          EXPECT_TRUE(same_bits(matmul(apart, gapped(b)), matmul_want)) << what;
+          EXPECT_TRUE(same_bits(matmul(x, w.t()), plain_want)) << what;
+        }
+      }
+    }
 }
 
 std::vector<const detail::Bf16Loops*> all_bf16_loops() {

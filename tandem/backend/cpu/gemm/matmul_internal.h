@@ -32,6 +32,8 @@ struct MatmulProblem {
 
 /// The problem of a call of op::matmul or op::linear.
 MatmulProblem matmul_problem(const KernelCall& c);
+/// Of a few rows with a large weight of 16 bits.
+void register_narrow_matmul();
 /// Whether the x of an op::linear call can be viewed as rows with one stride.
 bool is_rows(const Array& x);
 

@@ -228,6 +228,7 @@ void register_gemm_kernels() {
     register_kernel(DeviceKind::cpu, *op, kLarge);
     register_kernel(DeviceKind::cpu, *op, kSmall);
   }
+  register_narrow_matmul();
 }
 
 }  // namespace tandem::detail
