@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What serving costs: `bench_serve [SECONDS] [PART]` starts servers in this process on one core and
-// clients on another, in turns, and prints medians. echo: the same HTTP server without models.
-// PART: small, grpc, large, batches or reloads; all of them without it. Linux.
+// What serving costs: `bench_serve [SECONDS] [PART] [RELOADS]` starts servers in this process on
+// one core and clients on another, in turns, and prints medians. echo: the same HTTP server without
+// models. PART: small, grpc, large, batches or reloads; all of them without it. Linux.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -252,7 +252,7 @@ void batches(const OnCore0& echo, const OnCore0& server, const std::string& fold
   line("  its bound: the model and an echo", 1 / (1 / rate + 1 / echoed));
 }
 
-int run(double seconds, const std::string& part) {
+int run(double seconds, const std::string& part, int reloads) {
   init();
   set_num_threads(1);
   const std::string folder = fs::temp_directory_path() / fmt::format("bench-serve-{}", getpid());
@@ -270,7 +270,7 @@ int run(double seconds, const std::string& part) {
     }
     if (wanted("large")) large_input(echo, server, seconds);
     if (wanted("batches")) batches(echo, server, folder, seconds);
-    if (wanted("reloads")) reload_under_load(server.url, 1000);
+    if (wanted("reloads")) reload_under_load(server.url, reloads);
   }
   remove_folder(folder);
   return 0;
@@ -280,7 +280,8 @@ int run(double seconds, const std::string& part) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? std::stod(argv[1]) : 1, argc > 2 ? argv[2] : "");
+    return run(argc > 1 ? std::stod(argv[1]) : 1, argc > 2 ? argv[2] : "",
+               argc > 3 ? std::stoi(argv[3]) : 1000);
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;
