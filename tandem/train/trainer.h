@@ -59,8 +59,7 @@ class TD_API Callback {
   virtual const char* name() const = 0;
   /// Is it for rank 0 alone? One that only writes is; one that steers the run is for all ranks.
   virtual bool only_main_rank() const { return false; }
-  /// Do epoch_end(), checkpoint_saved(), tensors() or state() read weights? Parts are gathered
-  /// then.
+  /// Do epoch_end(), checkpoint_saved(), tensors() or state() read weights, to be gathered before?
   virtual bool reads_weights() const { return true; }
 };
 

@@ -323,8 +323,6 @@ void AtomicFile::write_through(const char* data, size_t bytes) {
 Ref<MappedFile> AtomicFile::map() {
   TD_CHECK(fd_ >= 0, Io, "'{}' is already closed for writing", target_);
   flush();
-  if (expected_ > written_ && ::ftruncate(fd_, static_cast<off_t>(written_)) != 0)
-    fail("write", errno);
   // Some file systems say only here that there was no room.
   if (int e = file_fault(FileOp::sync, target_)) fail("write", e);
   if (::fsync(fd_) != 0) fail("write", errno);

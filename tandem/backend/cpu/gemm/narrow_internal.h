@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of a few rows with a bf16 weight that is read once, where it lies. An element is a sum, in
+// Loops of a few rows with a bf16 weight that is read where it lies. An element is a sum, in
 // order, of chains of multiply-adds over kGemmDepth inputs, as in the f32 GEMM (gemm_internal.h):
 // the same bits.
 #pragma once

@@ -21,7 +21,7 @@ constexpr int64_t kMostRows = 64,
 constexpr int64_t kInputColumns = 4096;  ///< of a unit whose sums are read for each input
 constexpr int64_t kFewestWeights = 65536;
 constexpr int64_t kBlock = 49152;  ///< elements of the weight that are widened at a time
-constexpr int64_t kFewestColumns = 16;
+constexpr int64_t kFewestColumns = 16, kFewestOutputs = 64;
 constexpr double kMultiplyAddsPerThread = 131072;
 
 struct NarrowPlan : Plan {
@@ -46,8 +46,10 @@ bool supports(const KernelCall& c) {
   if (linear && !is_rows(c.in[0])) return false;
   if (!linear && (c.get_attrs<MatmulAttrs>().trans_a || c.in[0].rank < 2)) return false;
   const MatmulProblem p = matmul_problem(c);
+  // Rows that are one row again and again may be folded to more than x has.
+  if (c.in[0].numel != p.m * p.k) return false;
   return p.batches == 1 && p.m <= kMostRows && p.n * p.k >= kFewestWeights &&
-         p.n >= kFewestColumns && ((p.bk == 1 && p.bn >= p.k) || (p.bn == 1 && p.bk >= p.n));
+         p.n >= kFewestOutputs && ((p.bk == 1 && p.bn >= p.k) || (p.bn == 1 && p.bk >= p.n));
 }
 
 const NarrowLoops* direct_loops(const KernelCall& c, const MatmulProblem& p) {
@@ -73,6 +75,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   if (t.direct) t.columns = std::min(p.n, p.bk == 1 ? 2 * kNarrowColumns : kInputColumns);
   const int64_t even = (p.n + t.workers - 1) / t.workers;  // a block for each worker at least
   t.columns = std::min(t.columns, (even + kFewestColumns - 1) / kFewestColumns * kFewestColumns);
+  t.workers = static_cast<int>(std::min<int64_t>(t.workers, t.blocks()));
   const auto room = [](size_t& at, int64_t floats) {
     return take_lines(at, static_cast<size_t>(floats) * sizeof(float));
   };
@@ -81,7 +84,7 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   t.parts = t.workspace;
   room(t.part, t.direct ? kNarrowRows * t.columns : t.columns * t.depth);
   t.y = room(t.part, p.m * t.columns);
-  t.inner = take_lines(t.part, gemm_scratch<float>(p.m, t.columns, t.depth));
+  if (!t.direct) t.inner = take_lines(t.part, gemm_scratch<float>(p.m, t.columns, t.depth));
   t.workspace += t.part * static_cast<size_t>(t.workers);
   return plan;
 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts that wait for a stream: who is told that it came too late, and who is not.
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "tandem/serve/text/text_engine.h"
+#include "tests/serve/serve_helper.h"
+#include "tests/serve/text_helper.h"
+#include "tests/support/init.h"
+
+namespace tandem::serve {
+namespace {
+
+// A text that has run is not told that it came too late when it starts again.
+TEST(Engine, PatienceEndsWithTheFirstStep) {
+  TextEngine engine(golden_model("llama"),
+                    {.streams = 3, .length = 20, .cache_tokens = 24, .block = 4});
+  std::vector<std::future<TextEnd>> ends;
+  for (const int64_t first : {3, 7, 11}) {
+    auto end = std::make_shared<std::promise<TextEnd>>();
+    ends.push_back(end->get_future());
+    TextRequest r{.prompt = {first, first + 1, first + 2, first + 3}, .options = likeliest(16)};
+    r.timeout = 0.25;
+    r.token = [](const TextToken&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return true;
+    };
+    r.done = [end](const TextEnd& e) { end->set_value(e); };
+    engine.submit(std::move(r));
+  }
+  for (std::future<TextEnd>& e : ends) EXPECT_EQ(e.get().status, 200);
+  EXPECT_GT(engine.counts().preempted.load(), 0U);
+}
+
+// Texts that wait while all streams are busy: those whose client has left, and those that have
+// waited too long, are answered between two tokens of others, and make room.
+TEST(Engine, WhoWaitsInVainIsToldSo) {
+  TextEngine engine(golden_model("gpt2"), {.streams = 1, .length = 20, .block = 4, .queue = 2});
+  std::promise<void> begun;
+  std::atomic<int> answered{0};
+  const auto send = [&](TextRequest r) {
+    auto end = std::make_shared<std::promise<int>>();
+    r.prompt = {3, 4};
+    r.done = [end, &answered](const TextEnd& e) {
+      ++answered;
+      end->set_value(e.status);
+    };
+    engine.submit(std::move(r));
+    return end->get_future();
+  };
+  int tokens = 0, answered_before_the_last = 0;
+  TextRequest busy{.options = likeliest(16)};
+  busy.token = [&](const TextToken&) {
+    if (++tokens == 1) begun.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    answered_before_the_last = answered;
+    return true;
+  };
+  std::future<int> first = send(std::move(busy));
+  begun.get_future().wait();
+  std::atomic<bool> away{false};
+  std::future<int> left = send({.options = likeliest(2), .gone = [&away] { return away.load(); }}),
+                   late = send({.options = likeliest(2), .timeout = 0.001});
+  away = true;
+  EXPECT_EQ(left.get(), 499);
+  EXPECT_EQ(late.get(), 504);
+  std::future<int> next = send({.options = likeliest(2)});
+  EXPECT_EQ(first.get(), 200);
+  EXPECT_EQ(answered_before_the_last, 2);
+  EXPECT_EQ(next.get(), 200);
+}
+
+}  // namespace
+}  // namespace tandem::serve
