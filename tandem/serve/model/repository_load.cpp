@@ -22,14 +22,13 @@ namespace {
 // From now on this thread takes second place behind those that answer, where a processor has work
 // for both. It cannot come forward again, and threads that it makes stay behind, too.
 void step_back() noexcept {
-  // A sixtieth of the time. Each turn lasts until the system's next tick, 4 ms on many, and holds
-  // up all requests that are on their way: more turns would show among the slowest hundredth.
+  // A sixtieth of a busy core. Each turn lasts until the system's next tick, 4 ms on many, and
+  // delays all requests in flight: more turns would show in the 99th percentile.
   constexpr int kNicer = 19;
   if (nice(kNicer) == -1) return;
 }
 
-// Giving memory back stops all threads that want some, so that it waits until others have gone,
-// too.
+// Giving memory back to the system stalls every thread that allocates.
 constexpr auto kBetweenTrims = std::chrono::seconds(10);
 
 }  // namespace
@@ -57,7 +56,7 @@ void Reaper::take(ModelVersion* v) {
   ready_.notify_one();
 }
 
-// Not a thread that has stepped back: it holds locks of the allocator.
+// This thread does not step back: it would hold the allocator's locks for long.
 void Reaper::run() {
   const auto ready = [this] { return !dead_.empty() || (ended_ && live_ == 0); };
   bool trim = false;  // is there something to give back?

@@ -167,7 +167,7 @@ struct TextEngine::State {
     waiting.push_front(std::move(t));
   }
 
-  // Those that wait for nobody, or have waited too long, make room for others.
+  // Texts that nobody waits for, and those that have waited too long, make room for others.
   void drop_late() {
     const auto left = [](const GrowingText& t) { return t.request.gone && t.request.gone(); };
     const auto late = [](const GrowingText& t) {

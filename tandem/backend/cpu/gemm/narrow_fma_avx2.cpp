@@ -9,47 +9,26 @@
 #include <cstring>
 
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
+#include "tandem/backend/cpu/gemm/transpose_avx2_internal.h"
 #include "tandem/base/unroll_internal.h"
 
 namespace tandem::detail {
 namespace {
 
-using I = __m256i;
 using V = __m256;
-constexpr int64_t kWidth = 8, kPairs = 16;  // elements of a vector, of f32 and of bf16
-constexpr int64_t kLine = 32;               // of the cache, of bf16
+constexpr int64_t kWidth = 8, kInputs = 16;  // elements of a vector, of f32 and of bf16
+constexpr int64_t kLine = 32;                // bf16 of a cache line
 
-// Lane i of vector p becomes lane p of vector i.
-[[gnu::always_inline]] inline void turn(I (&v)[8]) {
-  I a[8], b[8];
-  TD_UNROLL(4)
-  for (int i = 0; i < 4; ++i) {
-    a[2 * i] = _mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
-    a[2 * i + 1] = _mm256_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
-  }
-  TD_UNROLL(4)
-  for (int i = 0; i < 4; ++i) {  // pairs of the first four rows, then of the others
-    const int from = i / 2 * 4 + i % 2;
-    b[2 * i] = _mm256_unpacklo_epi64(a[from], a[from + 2]);
-    b[2 * i + 1] = _mm256_unpackhi_epi64(a[from], a[from + 2]);
-  }
-  TD_UNROLL(4)
-  for (int i = 0; i < 4; ++i) {
-    v[i] = _mm256_permute2x128_si256(b[i], b[4 + i], 0x20);
-    v[4 + i] = _mm256_permute2x128_si256(b[i], b[4 + i], 0x31);
-  }
-}
-
-// `n` of the inputs from k on, of 8 columns.
+// The first `n` inputs of 16 bf16 in each of 8 columns.
 template <int R>
-[[gnu::always_inline]] inline void add_inputs(V* sum, int64_t step, I (&v)[8], const float* x,
+[[gnu::always_inline]] inline void add_inputs(V* sum, int64_t step, V (&pairs)[8], const float* x,
                                               int64_t x_row, int64_t n) {
-  const I upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
-  turn(v);
+  const V upper = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(0xffff0000u)));
+  transpose_block(pairs);
   TD_UNROLL(8)
   for (int p = 0; p < 8; ++p) {
-    const V even = _mm256_castsi256_ps(_mm256_slli_epi32(v[p], 16)),
-            odd = _mm256_castsi256_ps(_mm256_and_si256(v[p], upper));
+    const V even = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs[p]), 16)),
+            odd = _mm256_and_ps(pairs[p], upper);
     if (2 * p < n) {
       TD_UNROLL(4)
       for (int r = 0; r < R; ++r)
@@ -65,6 +44,13 @@ template <int R>
   }
 }
 
+// The address may lie behind the weight: it is never read.
+[[gnu::always_inline]] inline void prefetch_later(const uint16_t* from, int64_t elements) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(from) +
+                                                   static_cast<uintptr_t>(elements) * 2),
+                     0, 2);
+}
+
 // G vectors of columns, of which `columns` exist.
 template <int R, int G>
 void columns_of(const NarrowCall& c, int64_t j, int64_t columns, float* y) {
@@ -76,33 +62,33 @@ void columns_of(const NarrowCall& c, int64_t j, int64_t columns, float* y) {
   alignas(32) float bias[G * kWidth] = {};
   if (c.bias) std::memcpy(bias, c.bias + j, static_cast<size_t>(columns) * sizeof(float));
   V total[R][G];
-  for (int64_t k0 = 0; k0 < c.k || k0 == 0; k0 += kGemmDepth) {
+  for (int64_t k0 = 0; k0 < c.k; k0 += kGemmDepth) {
     const int64_t end = std::min(k0 + kGemmDepth, c.k);
     V sum[R][G];
     for (int r = 0; r < R; ++r)
       for (int g = 0; g < G; ++g)
         sum[r][g] = k0 == 0 ? _mm256_load_ps(bias + g * kWidth) : _mm256_setzero_ps();
     int64_t k = k0;
-    for (; k + kPairs <= end; k += kPairs) {
+    for (; k + kInputs <= end; k += kInputs) {
       TD_UNROLL(4)
       for (int g = 0; g < G; ++g) {
-        I v[8];
+        V pairs[8];
         TD_UNROLL(8)
         for (int i = 0; i < 8; ++i) {
-          v[i] = _mm256_loadu_si256(reinterpret_cast<const I*>(row[g][i] + k));
-          if (k % kLine == 0) __builtin_prefetch(row[g][i] + k + ahead, 0, 2);
+          pairs[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(row[g][i] + k));
+          if (k % kLine == 0) prefetch_later(row[g][i] + k, ahead);
         }
-        add_inputs<R>(&sum[0][g], G, v, c.x + k, c.k, kPairs);
+        add_inputs<R>(&sum[0][g], G, pairs, c.x + k, c.k, kInputs);
       }
     }
     if (k < end)
       for (int g = 0; g < G; ++g) {
-        I v[8];
+        V pairs[8];
         for (int i = 0; i < 8; ++i) {
-          v[i] = _mm256_setzero_si256();
-          std::memcpy(&v[i], row[g][i] + k, static_cast<size_t>(end - k) * 2);
+          pairs[i] = _mm256_setzero_ps();
+          std::memcpy(&pairs[i], row[g][i] + k, static_cast<size_t>(end - k) * sizeof(uint16_t));
         }
-        add_inputs<R>(&sum[0][g], G, v, c.x + k, c.k, end - k);
+        add_inputs<R>(&sum[0][g], G, pairs, c.x + k, c.k, end - k);
       }
     for (int r = 0; r < R; ++r)
       for (int g = 0; g < G; ++g)
@@ -165,7 +151,7 @@ void add_rows(const NarrowCall& c, int64_t k, int64_t j0, int64_t n) {
 template <int R>
 void by_input(const NarrowCall& c, int64_t j0, int64_t j1) {
   const int64_t n = j1 - j0;
-  for (int64_t k0 = 0; k0 < c.k || k0 == 0; k0 += kGemmDepth) {
+  for (int64_t k0 = 0; k0 < c.k; k0 += kGemmDepth) {
     const int64_t end = std::min(k0 + kGemmDepth, c.k);
     for (int r = 0; r < R; ++r)
       if (k0 == 0 && c.bias)

@@ -9,8 +9,6 @@
 namespace tandem::detail {
 
 inline constexpr int64_t kNarrowRows = 4;  ///< of x at a time
-inline constexpr int64_t kNarrowColumns =
-    32;  ///< of the result at a time, where columns are rows of the weight
 
 /// y[r, j] = bias[j] (or 0) + sum over k of x[r, k] w[k, j], for columns j0 <= j < j1.
 struct NarrowCall {

@@ -16,12 +16,12 @@
 namespace tandem::detail {
 namespace {
 
-constexpr int64_t kMostRows = 64,
-                  kMostDirectRows = 8;   // half as many where columns are rows of the weight
-constexpr int64_t kInputColumns = 4096;  ///< of a unit whose sums are read for each input
-constexpr int64_t kFewestWeights = 65536;
-constexpr int64_t kBlock = 49152;  ///< elements of the weight that are widened at a time
-constexpr int64_t kFewestColumns = 16, kFewestOutputs = 64;
+constexpr int64_t kMostRows = 64, kFewestOutputs = 64, kFewestWeights = 65536;
+/// Rows that are multiplied where the weight lies, and columns of a unit: by column, its inputs are
+/// adjacent; by input, all sums of a unit are read for each.
+constexpr int64_t kRowsByColumn = 4, kRowsByInput = 8, kColumns = 64, kColumnsByInput = 4096;
+constexpr int64_t kBlock = 49152;       ///< elements of the weight that are widened at a time
+constexpr int64_t kFewestColumns = 16;  ///< of a block
 constexpr double kMultiplyAddsPerThread = 131072;
 
 struct NarrowPlan : Plan {
@@ -54,10 +54,9 @@ bool supports(const KernelCall& c) {
 
 const NarrowLoops* direct_loops(const KernelCall& c, const MatmulProblem& p) {
   const CpuFeatures& f = cpu_features();
-  return c.in[1].dtype == DType::bf16 && p.m * (p.bk == 1 ? 2 : 1) <= kMostDirectRows && f.avx2 &&
-                 kNarrowAvx2.name
-             ? &kNarrowAvx2
-             : nullptr;
+  const bool few = p.m <= (p.bk == 1 ? kRowsByColumn : kRowsByInput);
+  const bool there = f.avx2 && kNarrowAvx2.name;
+  return few && there && c.in[1].dtype == DType::bf16 ? &kNarrowAvx2 : nullptr;
 }
 
 std::shared_ptr<const Plan> prepare(const KernelCall& c) {
@@ -68,11 +67,10 @@ std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   t.workers = std::max(1, static_cast<int>(std::min<double>(
                               num_threads(), p.multiply_adds() / kMultiplyAddsPerThread)));
   t.direct = direct_loops(c, p);
-  // Rows of the weight as they lie: whole ones of a row for each column, else the GEMM's pieces of
-  // k.
+  // As the weight lies: whole columns, or the GEMM's pieces of k of many columns.
   t.depth = p.bk == 1 ? p.k : std::min(p.k, kGemmDepth);
   t.columns = std::clamp(kBlock / t.depth / kFewestColumns * kFewestColumns, kFewestColumns, p.n);
-  if (t.direct) t.columns = std::min(p.n, p.bk == 1 ? 2 * kNarrowColumns : kInputColumns);
+  if (t.direct) t.columns = std::min(p.n, p.bk == 1 ? kColumns : kColumnsByInput);
   const int64_t even = (p.n + t.workers - 1) / t.workers;  // a block for each worker at least
   t.columns = std::min(t.columns, (even + kFewestColumns - 1) / kFewestColumns * kFewestColumns);
   t.workers = static_cast<int>(std::min<int64_t>(t.workers, t.blocks()));
