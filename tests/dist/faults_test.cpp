@@ -121,6 +121,7 @@ struct Fault {
   std::vector<const char*> texts;  ///< of ranks 0 and 2
   double most = 20;                ///< seconds
   const char* engine = "tcp";
+  double notice = 4;  ///< seconds, of play()
 };
 void PrintTo(const Fault& f, std::ostream* out) { *out << f.name; }
 
@@ -130,7 +131,7 @@ TEST_P(Faults, AreNamed) {
   if (f.engine != std::string("tcp") && !find_plugin(f.engine).carrier)
     GTEST_SKIP() << find_plugin(f.engine).problem;
   const Environment engine("TANDEM_DIST_ENGINE", f.engine);
-  const Played p = play(f.name, 3);
+  const Played p = play(f.name, 3, f.notice);
   EXPECT_EQ(p.result.code, f.code) << p.err;
   if (f.failed >= 0) {
     EXPECT_EQ(p.result.failed, f.failed) << p.result.text << "\n" << p.err;
@@ -189,9 +190,12 @@ INSTANTIATE_TEST_SUITE_P(
               -1,
               {"shards=4 sync_batchnorm=false sharding=0 bucket_cap_mb=0, rank 1 ", "shards=2"}},
         Fault{"kill", 137, 1, {kHost, "is dead", "in step 2"}, 20, "gloo"},
-        Fault{"kill while moving", 137, 1, {kHost, "is dead", "in step 1"}, 20, "gloo"},
+        // Where a connection closes while bytes of a send are on their way, Gloo (of 2022) does not
+        // wake who waits for that send: it says its error when its time is over, which is the
+        // deadline and a second.
+        Fault{"kill while moving", 137, 1, {kHost, "is dead", "in step 1"}, 20, "gloo", 8},
         // Rank 2 wakes when both others are gone, and writes to what they have closed.
-        Fault{"kill while one sleeps", 137, 1, {kHost, "is dead"}, 20, "gloo"},
+        Fault{"kill while one sleeps", 137, 1, {kHost, "is dead"}, 20, "gloo", 8},
         Fault{"stop while moving", 70, -1, {kHost, "has not answered for 3."}, 20, "gloo"}));
 
 // ---- the launcher

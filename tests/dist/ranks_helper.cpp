@@ -167,7 +167,7 @@ Played play_by_mpirun(const std::string& scenario, int n, bool recovers) {
   return p;
 }
 
-Played play(const std::string& scenario, int n) {
+Played play(const std::string& scenario, int n, double notice) {
   const Stage stage(scenario);
   Played p;
   ::testing::internal::CaptureStdout();
@@ -175,7 +175,7 @@ Played play(const std::string& scenario, int n) {
   p.result = launch({.ranks = n,
                      .command = {"/proc/self/exe", "--gtest_filter=FaultChild.Plays*"},
                      .threads = 1,
-                     .notice = 4,
+                     .notice = notice,
                      .grace = 1});
   p.out = ::testing::internal::GetCapturedStdout();
   p.err = ::testing::internal::GetCapturedStderr();

@@ -38,7 +38,8 @@ struct Played {
   double seconds = 0;
   int left = 0;  ///< processes that play it still
 };
-Played play(const std::string& scenario, int n);
+/// `notice`: seconds that the others have to end by themselves once one has failed.
+Played play(const std::string& scenario, int n, double notice = 4);
 /// The same with ranks that mpirun has started. `recovers`: it lets the others live when one is
 /// gone, so that all of them can say who that was; else it ends them when one has failed.
 Played play_by_mpirun(const std::string& scenario, int n, bool recovers);
