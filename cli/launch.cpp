@@ -95,6 +95,10 @@ void add_launch(CLI::App& app, int& code) {
   verb->add_option("--threads", o->threads,
                    "Threads of each rank; default: TANDEM_NUM_THREADS, else an equal share")
       ->check(CLI::Range(1, 1024));
+  verb->add_option("--bind-to", o->bind_to,
+                   "What a rank's threads may run on: core: its share of the processors, where "
+                   "there are enough; numa: the NUMA nodes of that share; none: all")
+      ->check(CLI::IsMember({"core", "numa", "none"}));
   verb->add_option("--grace", o->grace, "Seconds between SIGTERM and SIGKILL")
       ->check(CLI::NonNegativeNumber);
   verb->add_option(

@@ -16,6 +16,7 @@
 #include "tandem/base/clock.h"
 #include "tandem/base/error.h"
 #include "tandem/base/fields.h"
+#include "tandem/base/short_turns.h"
 #include "tandem/tensor/strided.h"
 
 namespace tandem::distributed {
@@ -116,7 +117,10 @@ Plugin find_plugin(const std::string& name) {
 Carrier::Carrier(const TandemCarrier& plugin, const TandemCarrierGroup& group)
     : plugin_(plugin), size_(group.size) {
   char error[512] = "";
-  state_ = plugin_.open(&group, error, sizeof error);
+  {
+    const ShortTurnsGuard its_threads;
+    state_ = plugin_.open(&group, error, sizeof error);
+  }
   TD_CHECK(state_, Io, "the ranks cannot meet by {}: {}", name(), error);
 }
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +20,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/hash/hash.h"
 #include "tandem/base/parallel.h"
+#include "tandem/dist/cpu_shares_internal.h"
 #include "tandem/dist/network_internal.h"
 #include "tandem/dist/token_internal.h"
 
@@ -40,7 +42,8 @@ struct Program {
   std::string prefix;  ///< before each line of it
   int number = 0;
   std::vector<std::string> command, env;
-  std::string input;  ///< its standard input, which stays open; "": it has none
+  std::string input;      ///< its standard input, which stays open; "": it has none
+  std::vector<int> cpus;  ///< that it may run on; empty: all that this process has
 };
 struct Rank {
   Program program;
@@ -120,6 +123,20 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
   return all;
 }
 
+// Threads of a rank: TANDEM_NUM_THREADS.
+int threads_of(const LaunchOptions& o) {
+  const char* set = std::getenv("TANDEM_NUM_THREADS");
+  if (o.threads == 0 && set && std::atoi(set) > 0) return std::atoi(set);
+  return o.threads > 0 ? o.threads : std::max(1, num_threads() / o.ranks);
+}
+
+std::vector<std::vector<int>> shares_of(const LaunchOptions& o) {
+  const std::vector<int> allowed = allowed_cpus();
+  const int64_t threads = int64_t{o.ranks} * threads_of(o);
+  if (o.ranks == 1 || threads > static_cast<int64_t>(allowed.size())) return {};
+  return cpu_shares(o.ranks, bind_to(o.bind_to), allowed);
+}
+
 std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int port,
                                         const std::string& token, const std::string& job,
                                         int restarts) {
@@ -136,9 +153,8 @@ std::vector<std::string> environment_of(const LaunchOptions& o, int rank, int po
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(o.max_restarts)}};
   if (!token.empty()) set["TANDEM_TOKEN"] = token;
   if (!o.engine.empty()) set["TANDEM_DIST_ENGINE"] = o.engine;
-  const int threads = o.threads > 0 ? o.threads : std::max(1, num_threads() / o.ranks);
   for (const char* name : {"TANDEM_NUM_THREADS", "OMP_NUM_THREADS"})
-    if (o.threads > 0 || !std::getenv(name)) set[name] = std::to_string(threads);
+    if (o.threads > 0 || !std::getenv(name)) set[name] = std::to_string(threads_of(o));
   return environment_with(set);
 }
 
@@ -147,9 +163,11 @@ std::vector<Program> programs_of(const LaunchOptions& o, const std::string& job,
   const int port = o.port > 0 ? o.port : free_port();
   const bool alone = world_of(o) == o.ranks;
   const std::string token = !o.token.empty() ? o.token : alone ? random_token() : "";
+  const std::vector<std::vector<int>> shares = shares_of(o);
   std::vector<Program> all;
   for (int r = 0; r < o.ranks; ++r) {
     Program p;
+    if (!shares.empty()) p.cpus = shares[static_cast<size_t>(r)];
     p.number = o.first + r;
     p.name = fmt::format("rank {}", p.number);
     if (o.prefix && world_of(o) > 1) p.prefix = fmt::format("[{}] ", p.number);
@@ -169,7 +187,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 // In the child: only calls that are safe after fork().
 [[noreturn]] void become(pid_t parent, int input, const int (&out)[2], int error, char* const* argv,
-                         char* const* env) {
+                         char* const* env, const cpu_set_t* cpus) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);
@@ -181,6 +199,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   sigemptyset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
+  if (cpus) ::sched_setaffinity(0, sizeof *cpus, cpus);  // without it a rank is only slower
   ::execvpe(argv[0], argv, env);
   const int e = errno;
   if (::write(error, &e, sizeof e) < 0) ::_exit(126);
@@ -195,10 +214,15 @@ void start(Rank& r) {
                      ::pipe2(error, O_CLOEXEC) == 0 &&
                      (p.input.empty() || ::pipe2(in, O_CLOEXEC) == 0);
   TD_CHECK(piped, Io, "no pipes for {}: {}", p.name, std::strerror(errno));
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  for (const int cpu : p.cpus) CPU_SET(cpu, &cpus);
   const pid_t parent = ::getpid();
   r.pid = ::fork();
   TD_CHECK(r.pid >= 0, Io, "{} cannot be started: {}", p.name, std::strerror(errno));
-  if (r.pid == 0) become(parent, in[0], {out[0][1], out[1][1]}, error[1], argv.data(), envp.data());
+  if (r.pid == 0)
+    become(parent, in[0], {out[0][1], out[1][1]}, error[1], argv.data(), envp.data(),
+           p.cpus.empty() ? nullptr : &cpus);
   r.running = true;
   ::setpgid(r.pid, r.pid);  // both sides say so: whichever comes first
   ::close(error[1]);
@@ -414,6 +438,7 @@ LaunchResult launch(const LaunchOptions& o) {
   TD_CHECK(o.ranks >= 1 && o.ranks <= 1024, Value, "launch expects 1 to 1024 ranks, got {}",
            o.ranks);
   TD_CHECK(!o.command.empty(), Value, "launch expects a program to run");
+  (void)bind_to(o.bind_to);
   TD_CHECK(
       o.port >= 0 && o.port < 65536 && o.threads >= 0 && o.notice >= 0 && o.grace >= 0, Value,
       "launch expects a port below 65536, threads, notice and grace from 0, got {}, {}, {} and {}",
@@ -534,6 +559,7 @@ LaunchResult launch_on_hosts(const std::vector<LaunchHost>& hosts, const LaunchO
     option("--max-restarts", std::to_string(o.max_restarts));
     if (!o.engine.empty()) option("--engine", o.engine);
     if (o.threads > 0) option("--threads", std::to_string(o.threads));
+    option("--bind-to", o.bind_to);
     if (!o.prefix) words.emplace_back("--no-prefix");
     words.insert(words.end(), o.command.begin(), o.command.end());
     std::string line = "cd " + quoted(folder) + " && exec";

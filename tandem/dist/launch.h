@@ -14,7 +14,11 @@ struct LaunchOptions {
   int ranks = 1;
   std::vector<std::string> command = {};  ///< program and arguments
   int port = 0;                           ///< MASTER_PORT; 0: a free one
-  int threads = 0;     ///< TANDEM_NUM_THREADS of a rank where it is not set; 0: an equal share
+  int threads = 0;  ///< TANDEM_NUM_THREADS of a rank where it is not set; 0: an equal share
+  /// What each of several ranks may run on, with all its threads: "core": its share of the
+  /// processors that this process may use; "numa": the NUMA nodes of that share; "none": all. Where
+  /// ranks have more threads than there are processors, nothing is bound.
+  std::string bind_to = "core";
   double notice = 2;   ///< seconds in which the others end by themselves when a rank has failed
   double grace = 5;    ///< seconds between SIGTERM, which comes then, and SIGKILL
   bool prefix = true;  ///< "[1] " before each line of rank 1

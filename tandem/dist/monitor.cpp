@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/base/short_turns.h"
 
 namespace tandem::distributed {
 namespace {
@@ -213,6 +214,7 @@ void Monitor::check_unheard() {
 }
 
 void Monitor::watch() {
+  take_short_turns();
   const double pause = std::min(1.0, options_.deadline / 5);
   Deadline next_beat = Clock::now();
   while (!ending_) {

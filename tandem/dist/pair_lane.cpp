@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "tandem/base/error.h"
+#include "tandem/base/short_turns.h"
 
 namespace tandem::distributed {
 
@@ -150,6 +151,7 @@ void PairLane::end_all(std::exception_ptr error) {
 }
 
 void PairLane::work() {
+  take_short_turns();
   try {
     for (;;) {
       {

@@ -2,6 +2,7 @@
 #include "tandem/dist/queued_engine_internal.h"
 
 #include "tandem/base/parallel.h"
+#include "tandem/base/short_turns.h"
 
 namespace tandem::distributed {
 
@@ -23,6 +24,7 @@ Work QueuedEngine::submit(Call call) {
 
 void QueuedEngine::work() {
   SerialGuard serial;
+  take_short_turns();  // each rank waits for all others, whose cores compute
   for (;;) {
     Entry entry;
     std::exception_ptr failure;

@@ -14,6 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/serve/grpc/status.h"
+#include "tandem/serve/model/priority.h"
 #include "tandem/serve/protocol/openai_internal.h"
 #include "tandem/serve/server_internal.h"
 #include "tandem/serve/trace.h"
@@ -233,9 +234,9 @@ ModelVersionPtr version_of_step(const ModelVersionPtr& v, const SequenceAsk& seq
 }
 
 void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
-                std::vector<Tensor> inputs, double timeout, std::function<void(JobResult)> done,
-                const SequenceAsk& sequence) {
-  if (!v->sequences && !sequence.id.empty())
+                std::vector<Tensor> inputs, const RunTerms& terms,
+                std::function<void(JobResult)> done) {
+  if (!v->sequences && !terms.sequence.id.empty())
     refuse(400, "'sequence_id': model '{}' keeps no state between requests", v->name);
   if (exchange->trace || exchange->access)
     done = [v = v.get(), trace = exchange->trace, access = exchange->access,
@@ -247,7 +248,8 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
   Job job;
   job.rows = check_inputs(*v, inputs);
   job.inputs = std::move(inputs);
-  job.timeout = timeout > 0 ? timeout : v->settings.timeout_ms / 1000;
+  job.timeout = terms.timeout > 0 ? terms.timeout : v->settings.timeout_ms / 1000;
+  job.priority = priority_of(v->settings, terms.priority);
   job.gone = [e = exchange] { return e->gone(); };
   job.owner = v;
   if (v->traffic && v->traffic->shadow() && v->traffic->shadow() != v)
@@ -258,7 +260,7 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
     };
   else
     job.done = std::move(done);
-  if (v->sequences) return run_step(exchange, v, std::move(job), sequence);
+  if (v->sequences) return run_step(exchange, v, std::move(job), terms.sequence);
   if (answer_from_cache(v, job)) return;
   v->scheduler->submit(std::move(job), exchange->on_loop());
 }
@@ -274,8 +276,8 @@ std::string timing_text(const JobResult& r) {
   return out;
 }
 
-void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
-           std::function<HttpResponse(const JobResult&)> respond, const SequenceAsk& sequence) {
+void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs,
+           const RunTerms& terms, std::function<HttpResponse(const JobResult&)> respond) {
   auto done = [call = Call{call.exchange, call.server, {}, call.recorded},
                respond = std::move(respond)](const JobResult& r) {
     if (r.status != 200) return call.error(r.status, r.error);
@@ -288,7 +290,7 @@ void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> input
       call.error(refusal.status, refusal.text);
     }
   };
-  run_inputs(call.exchange, v, std::move(inputs), timeout, std::move(done), sequence);
+  run_inputs(call.exchange, v, std::move(inputs), terms, std::move(done));
 }
 
 struct Server::State {

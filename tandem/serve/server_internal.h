@@ -63,18 +63,23 @@ ModelVersionPtr default_version(const Call& call);
 
 /// Checks ranks and sizes of inputs in the model's order; gives their rows. Throws Refusal.
 int64_t check_inputs(const ModelVersion& v, const std::vector<Tensor>& inputs);
-/// Run; `done` gets the result on any thread, while `v` is kept. `timeout` in seconds, 0: the
-/// model's. `sequence`: that it is a step of.
+/// What a request says of its run, besides its inputs.
+struct RunTerms {
+  double timeout = 0;         ///< seconds; 0: the model's
+  int64_t priority = 0;       ///< a level from 1, the first; 0: the model's
+  SequenceAsk sequence = {};  ///< that it is a step of
+};
+/// Run; `done` gets the result on any thread, while `v` is kept. Throws Refusal.
 void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
-                std::vector<Tensor> inputs, double timeout, std::function<void(JobResult)> done,
-                const SequenceAsk& sequence = {});
+                std::vector<Tensor> inputs, const RunTerms& terms,
+                std::function<void(JobResult)> done);
 /// The version that a step of a sequence runs on: that which the sequence began with, else `v`.
 ModelVersionPtr version_of_step(const ModelVersionPtr& v, const SequenceAsk& sequence);
 /// "queue=12us;compute=850us;batch=4"
 std::string timing_text(const JobResult& r);
-/// Run and answer: `respond` makes the answer of the outputs. `timeout` in seconds, 0: the model's.
-void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs, double timeout,
-           std::function<HttpResponse(const JobResult&)> respond, const SequenceAsk& sequence = {});
+/// Run and answer: `respond` makes the answer of the outputs.
+void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs,
+           const RunTerms& terms, std::function<HttpResponse(const JobResult&)> respond);
 /// The same for a file's bytes: an image, a text ... as the model's run prepares it.
 void infer_file(const Call& call, const ModelVersionPtr& v, std::string_view bytes);
 

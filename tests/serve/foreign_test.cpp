@@ -72,6 +72,8 @@ dynamic_batching {
   preferred_batch_size: [ 4, 8 ]
   max_queue_delay_microseconds: 150
   default_queue_policy { max_queue_size: 32 default_timeout_microseconds: 500000 }
+  priority_levels: 4
+  default_priority_level: 2
 }
 optimization { graph { level: 1 } }
 parameters { key: "a" value: { string_value: "b" } }
@@ -98,6 +100,8 @@ TEST(FromTriton, ItsRepositoryIsServed) {
   EXPECT_EQ(m.settings.delay_us, 150);
   EXPECT_EQ(m.settings.queue, 32);
   EXPECT_EQ(m.settings.timeout_ms, 500);
+  EXPECT_EQ(m.settings.priority_levels, 4);
+  EXPECT_EQ(m.settings.default_priority, 2);
   EXPECT_EQ(m.settings.shapes, "x:1x4");
   for (const char* name : {"'optimization' (line 14)", "'parameters'", "'preferred_batch_size'"})
     EXPECT_TRUE(any_has(m.notes, name)) << name;

@@ -24,7 +24,8 @@ class Grpc : public ::testing::Test {
     folder_ = new TempFolder;
     put_model(*folder_ / "scale/1/model.onnx", scale_model(2));
     put_model(*folder_ / "scale/3/model.onnx", scale_model(3));
-    put_model(*folder_ / "scale/serve.yaml", "latest: 0\nlabels: [stable=1]\nmax_batch: 4\n");
+    put_model(*folder_ / "scale/serve.yaml",
+              "latest: 0\nlabels: [stable=1]\nmax_batch: 4\npriority_levels: 2\n");
     put_model(*folder_ / "pair.onnx", pair_model());
     put_model(*folder_ / "lookup.onnx", lookup_model());
     server_ = new Running(
@@ -213,6 +214,8 @@ TEST_F(Grpc, ParametersAreChecked) {
   EXPECT_EQ(call(kV2 + "ModelInfer", parameter("timeout", 2, 1000000)).code, 0);
   EXPECT_EQ(call(kV2 + "ModelInfer", parameter("timeout", 2, -1)).code, kInvalid);
   EXPECT_EQ(call(kV2 + "ModelInfer", parameter("priority", 2, -1)).code, kInvalid);
+  EXPECT_EQ(call(kV2 + "ModelInfer", parameter("priority", 2, 3)).code, kInvalid);
+  EXPECT_EQ(call(kV2 + "ModelInfer", parameter("priority", 2, 1)).code, 0);
   EXPECT_EQ(call(kV2 + "ModelInfer", parameter("sequence_id", 2, 5)).code, kInvalid);
   EXPECT_EQ(call(kV2 + "ModelInfer", parameter("sequence_id", 2, 0)).code, 0);
 }

@@ -47,6 +47,8 @@ TEST(Repository, FindsVersionsByPolicyAndNothingOutside) {
   put_model(t / "bad key/1/model.onnx", scale_model(4));
   put_model(t / "typo/1/model.onnx", scale_model(4));
   put_model(t / "typo/serve.yaml", "max_bach: 3\n");
+  put_model(t / "levels/1/model.onnx", scale_model(4));
+  put_model(t / "levels/serve.yaml", "priority_levels: 2\ndefault_priority: 3\n");
   put_model(t / "expects/1/model.onnx", scale_model(4));
   put_model(t / "expects/serve.yaml", "versions: [1, 4]\n");
   fs::create_symlink(outside / "secret.onnx", t / "link.onnx");
@@ -63,8 +65,8 @@ TEST(Repository, FindsVersionsByPolicyAndNothingOutside) {
   std::string reasons;
   for (const IndexEntry& e : r.index())
     if (!e.ready) reasons += e.name + ": " + e.reason + "\n";
-  for (const char* part :
-       {"broken: ", "did you mean 'max_batch'", "no version 4", "path leads out"})
+  for (const char* part : {"broken: ", "did you mean 'max_batch'", "no version 4", "path leads out",
+                           "default_priority 3 is not one of its 2 priority_levels"})
     EXPECT_TRUE(has(reasons, part)) << part << "\n" << reasons;
   EXPECT_FALSE(has(reasons, t.path().string())) << reasons;
   EXPECT_FALSE(has(reasons, outside.path().string())) << reasons;
@@ -270,6 +272,48 @@ TEST(Scheduler, BatchesWhatWaitsAndBoundsTheQueue) {
       if (r.status == 200) {
         EXPECT_EQ(r.outputs[0].shape().to_string(), "[1, 4]");
       }
+  }
+}
+
+// The instance is busy: jobs of these levels come, and run one by one in this order.
+struct Levels {
+  double step;  ///< seconds that a level is worth
+  std::vector<int64_t> come;
+  std::vector<int> run;  ///< their places in `come`
+  size_t queue = 8;
+  int displaced = -1;  ///< the place of the one that makes room
+};
+TEST(Scheduler, WhatWaitsRunsByItsLevel) {
+  const Levels kCases[] = {
+      {0, {0, 0, 0}, {0, 1, 2}},
+      {0, {3, 1, 2, 1, 3}, {1, 3, 2, 0, 4}},
+      {1e3, {3, 1, 2, 1, 3}, {1, 3, 2, 0, 4}},
+      {1e-9, {3, 1, 2, 1, 3}, {0, 1, 2, 3, 4}},  // all have waited long enough
+      {0, {2, 3, 3, 1}, {3, 0, 1}, 3, 2},
+      {0, {1, 2, 2}, {0, 1}, 2, 2},  // the last comes after all that wait: it is refused itself
+  };
+  const auto model = servable(scale_model(2), {.max_batch = 1});
+  for (const Levels& c : kCases) {
+    SCOPED_TRACE(fmt::format("step {}, levels {}", c.step, fmt::join(c.come, " ")));
+    std::mutex lock;
+    std::vector<int> ran, refused;
+    std::atomic<size_t> answered{0};
+    Scheduler s(model, {.queue = c.queue, .priority_step = c.step});
+    std::unique_lock busy(model->lock_of(0));
+    for (size_t i = 0; i < c.come.size(); ++i)
+      s.submit(
+          {.inputs = {ones({1, 4})}, .priority = c.come[i], .done = [&, i](const JobResult& r) {
+             const std::lock_guard hold(lock);
+             (r.status == 200 ? ran : refused).push_back(static_cast<int>(i));
+             EXPECT_TRUE(r.status == 200 || r.status == 429) << r.status;
+             ++answered;
+           }});
+    busy.unlock();
+    for (int i = 0; i < 4000 && answered < c.come.size(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::lock_guard hold(lock);
+    EXPECT_EQ(ran, c.run);
+    EXPECT_EQ(refused, c.displaced < 0 ? std::vector<int>() : std::vector<int>{c.displaced});
   }
 }
 

@@ -30,7 +30,8 @@ class Serving : public ::testing::Test {
     folder_ = new TempFolder;
     put_model(*folder_ / "scale/1/model.onnx", scale_model(2));
     put_model(*folder_ / "scale/3/model.onnx", scale_model(3));
-    put_model(*folder_ / "scale/serve.yaml", "latest: 0\nlabels: [stable=1]\nmax_batch: 4\n");
+    put_model(*folder_ / "scale/serve.yaml",
+              "latest: 0\nlabels: [stable=1]\nmax_batch: 4\npriority_levels: 2\n");
     put_model(*folder_ / "pair.onnx", pair_model());
     put_model(*folder_ / "lookup.onnx", lookup_model());
     server_ = new Running({.models = folder_->path().string(),
@@ -151,6 +152,7 @@ TEST_F(Serving, BadV2BodiesGetTheirAnswer) {
       {"49 sequence word", good(x, ",\"parameters\":{\"sequence_id\":-3}"), "'sequence_id'"},
       {"49 sequence flag", good(x, ",\"parameters\":{\"sequence_start\":1}"), ""},
       {"50 priority", good(x, ",\"parameters\":{\"priority\":-1}"), "negative"},
+      {"50 priority levels", good(x, ",\"parameters\":{\"priority\":3}"), "1 (the first) to 2"},
       {"50 timeout", good(x, ",\"parameters\":{\"timeout\":-1}"), "negative"},
       {"50 timeout text", good(x, ",\"parameters\":{\"timeout\":\"a\"}"), "whole number"},
       {"behind", good(x) + "x", "something follows the value"},
@@ -321,6 +323,11 @@ TEST_F(Serving, PathsAndMethods) {
       {"GET", "/v2/models/scale/ready", 200, "true"},
       {"GET", "/v2/models/scale/versions/2/ready", 404, "false"},
       {"GET", "/v2/models/scale/config", 200, "\"max_batch_size\":4"},
+      {"GET", "/v2/models/scale/config", 200, "\"priority_levels\":2,\"default_priority_level\":2"},
+      {"POST", "/v2/models/scale/infer", 200, "[3.0,6.0,9.0,12.0]",
+       good(input_of("[1,4]", "[1,2,3,4]"), ",\"parameters\":{\"priority\":1}")},
+      {"POST", "/v2/models/lookup/infer", 200, "[2.0,3.0]",  // it has no levels
+       good(input_of("[1]", "[1]", "INT64"), ",\"parameters\":{\"priority\":7}")},
       {"GET", "/v2/models/scale/stats", 200, "inference_count"},
       {"GET", "/v2/models/stats", 200, "lookup"},
       {"POST", "/v2/repository/index", 200, "\"state\":\"READY\""},

@@ -71,5 +71,40 @@ TEST(Engine, WhoWaitsInVainIsToldSo) {
   EXPECT_EQ(next.get(), 200);
 }
 
+// One stream, which is busy: texts of these levels come, and begin in the order of their levels.
+TEST(Engine, TextsThatWaitBeginByTheirLevel) {
+  TextEngine engine(golden_model("gpt2"), {.streams = 1, .length = 20, .block = 4});
+  std::promise<void> begun, all_wait;
+  std::mutex lock;
+  std::vector<int64_t> order;
+  std::vector<std::future<int>> ends;
+  const auto send = [&](int64_t level, std::function<void()> first_token) {
+    auto end = std::make_shared<std::promise<int>>();
+    ends.push_back(end->get_future());
+    engine.submit({.prompt = {3, 4},
+                   .options = likeliest(2),
+                   .priority = level,
+                   .token =
+                       [=, first = true](const TextToken&) mutable {
+                         if (std::exchange(first, false)) first_token();
+                         return true;
+                       },
+                   .done = [end](const TextEnd& e) { end->set_value(e.status); }});
+  };
+  send(9, [&] {
+    begun.set_value();
+    all_wait.get_future().wait();
+  });
+  begun.get_future().wait();
+  for (const int64_t level : {3, 1, 2, 1})
+    send(level, [&, level] {
+      const std::lock_guard hold(lock);
+      order.push_back(level);
+    });
+  all_wait.set_value();
+  for (std::future<int>& e : ends) EXPECT_EQ(e.get(), 200);
+  EXPECT_EQ(order, (std::vector<int64_t>{1, 1, 2, 3}));
+}
+
 }  // namespace
 }  // namespace tandem::serve

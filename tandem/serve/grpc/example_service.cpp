@@ -100,7 +100,8 @@ void run_examples(
         write) {
   const ModelVersionPtr v = picked_version(call.server, ask.spec.name, ask.spec.version);
   const auto n = static_cast<int64_t>(ask.examples.size());
-  run_inputs(call.exchange, v, tensors_of_examples(ask.examples, v->model->inputs()), call.timeout,
+  run_inputs(call.exchange, v, tensors_of_examples(ask.examples, v->model->inputs()),
+             {.timeout = call.timeout},
              [call, v = v.get(), n, write = std::move(write)](const JobResult& r) {
                if (r.status != 200) return call.fail(r.status, r.error);
                try {

@@ -128,6 +128,8 @@ message ModelInstanceGroup
   int32 kind 4
 message ModelDynamicBatching
   uint64 max_queue_delay_microseconds 2
+  uint64 priority_levels 4
+  uint64 default_priority_level 5
 message ModelSequenceBatching
   uint64 max_sequence_idle_microseconds 1
   ModelSequenceBatching.StrategyDirect direct 3

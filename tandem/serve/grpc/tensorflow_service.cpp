@@ -45,7 +45,7 @@ void predict(const GrpcCall& call, std::string_view message) {
         read_tensor_proto(name, bytes, call.server.options.http.limits.body_bytes));
   for (const std::string& name : request.outputs) asked.outputs.push_back({.name = name});
   auto wanted = wanted_outputs(asked, v->model->outputs());
-  run_inputs(call.exchange, v, tensors_of(asked, v->model->inputs()), call.timeout,
+  run_inputs(call.exchange, v, tensors_of(asked, v->model->inputs()), {.timeout = call.timeout},
              [call, v = v.get(), wanted = std::move(wanted)](const JobResult& r) {
                if (r.status != 200) return call.fail(r.status, r.error);
                try {

@@ -111,15 +111,15 @@ void read_parameter(io::ProtoReader& parameters, Asked& asked) {
     if (name == "timeout") {
       const int64_t us = number_of(r, name);
       if (us < 0) refuse(400, "the timeout is negative");
-      asked.timeout = static_cast<double>(us) * 1e-6;
+      asked.terms.timeout = static_cast<double>(us) * 1e-6;
     } else if (name == "priority") {
-      if (number_of(r, name) < 0) refuse(400, "the priority is negative");
+      asked.terms.priority = number_of(r, name);
     } else if (name == "sequence_id") {
-      read_sequence_id(r, asked.sequence);
+      read_sequence_id(r, asked.terms.sequence);
     } else if (name == "sequence_start") {
-      asked.sequence.start = flag_of(r, name);
+      asked.terms.sequence.start = flag_of(r, name);
     } else if (name == "sequence_end") {
-      asked.sequence.end = flag_of(r, name);
+      asked.terms.sequence.end = flag_of(r, name);
     }
   });
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tandem/serve/grpc/v2_messages_internal.h"
+#include "tandem/serve/model/priority.h"
 #include "tandem/serve/model/setting_pair_internal.h"
 
 namespace tandem::serve {
@@ -70,18 +71,20 @@ void model_metadata(const GrpcCall& call, std::string_view message) {
 
 // ---- inference
 
-double timeout_of(const V2Request& request, const GrpcCall& call) {
-  return request.asked.timeout > 0 ? request.asked.timeout : call.timeout;
+RunTerms terms_of(const V2Request& request, const GrpcCall& call) {
+  RunTerms terms = request.asked.terms;
+  if (terms.timeout <= 0) terms.timeout = call.timeout;
+  return terms;
 }
 
 void model_infer(const GrpcCall& call, std::string_view message) {
   const V2Request request = read_v2_request(message);
   if (call.exchange->access) call.exchange->access->called(request.asked.id);
   const ModelVersionPtr v = version_of_step(
-      picked_version(call.server, request.model, request.version), request.asked.sequence);
+      picked_version(call.server, request.model, request.version), request.asked.terms.sequence);
   auto wanted = wanted_outputs(request.asked, v->model->outputs());
   run_inputs(
-      call.exchange, v, tensors_of(request.asked, v->model->inputs()), timeout_of(request, call),
+      call.exchange, v, tensors_of(request.asked, v->model->inputs()), terms_of(request, call),
       [call, v = v.get(), id = request.asked.id, wanted = std::move(wanted)](const JobResult& r) {
         if (r.status != 200) return call.fail(r.status, r.error);
         try {
@@ -91,8 +94,7 @@ void model_infer(const GrpcCall& call, std::string_view message) {
         } catch (...) {
           call.fail(std::current_exception());
         }
-      },
-      request.asked.sequence);
+      });
 }
 
 // An error of one message of a stream: the others go their way.
@@ -115,7 +117,7 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
     const V2Request request = read_v2_request(message);
     id = request.asked.id;
     const ModelVersionPtr v = version_of_step(
-        picked_version(call.server, request.model, request.version), request.asked.sequence);
+        picked_version(call.server, request.model, request.version), request.asked.terms.sequence);
     auto wanted = wanted_outputs(request.asked, v->model->outputs());
     const auto done = [stream, number, v = v.get(), id,
                        wanted = std::move(wanted)](const JobResult& r) {
@@ -131,7 +133,7 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
       }
     };
     run_inputs(call.exchange, v, tensors_of(request.asked, v->model->inputs()),
-               timeout_of(request, call), done, request.asked.sequence);
+               terms_of(request, call), done);
   } catch (...) {
     stream->answer(number, stream_error(refusal_of(std::current_exception()).text, id));
   }
@@ -200,6 +202,10 @@ void model_config(const GrpcCall& call, std::string_view message) {
   } else if (batched) {
     io::ProtoWriter batching;
     batching.add_varint(2, static_cast<uint64_t>(v->settings.delay_us));
+    if (v->settings.priority_levels > 0) {
+      batching.add_varint(4, static_cast<uint64_t>(v->settings.priority_levels));
+      batching.add_varint(5, static_cast<uint64_t>(priority_of(v->settings, 0)));
+    }
     config.add_message(11, batching);
   }
   io::ProtoWriter out = new_message();

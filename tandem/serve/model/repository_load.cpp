@@ -109,6 +109,7 @@ TextEngineOptions text_options(const ModelSettings& s) {
           .cache_bytes = static_cast<int64_t>(s.cache_mb * (1 << 20)),
           .piece = s.piece,
           .queue = static_cast<size_t>(s.queue),
+          .priority_step = s.priority_step_ms / 1000,
           .threads = static_cast<int>(s.threads),
           .same_bits = s.same_bits,
           .draft_from_text = s.draft == kDraftFromText,
@@ -180,7 +181,8 @@ ServableOptions servable_options(const ModelSettings& s) {
 void Repository::State::serve(ModelVersion& v) const {
   v.scheduler = std::make_unique<Scheduler>(
       v.model, SchedulerOptions{.queue = static_cast<size_t>(v.settings.queue),
-                                .delay_us = v.settings.delay_us});
+                                .delay_us = v.settings.delay_us,
+                                .priority_step = v.settings.priority_step_ms / 1000});
   v.cache = cache_of(v);
   v.loaded = unix_time();
 }
@@ -194,6 +196,9 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
   v->name = name;
   v->version = number;
   v->settings = settings;
+  TD_CHECK(settings.default_priority <= settings.priority_levels, Value,
+           "'{}': default_priority {} is not one of its {} priority_levels", name,
+           settings.default_priority, settings.priority_levels);
   std::optional<PrivateCopy> files;
   std::shared_ptr<models::PretrainedModel> draft;
   const auto load = [&] {

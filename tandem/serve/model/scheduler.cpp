@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "tandem/base/copy_bytes.h"
@@ -12,6 +13,7 @@
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
 #include "tandem/serve/http/server.h"
+#include "tandem/serve/model/priority.h"
 #include "tandem/serve/refusal_internal.h"
 #include "tandem/tensor/lazy.h"
 
@@ -133,9 +135,11 @@ bool Scheduler::too_late(Waiting& w) {
 }
 
 void Scheduler::submit(Job job, bool here) {
-  Waiting w{std::move(job), Clock::now(), {}};
+  const Clock::time_point now = Clock::now();
+  Waiting w{std::move(job), now, place_of(now, job.priority, options_.priority_step), {}};
   if (keyed_ && model_->batched()) w.key = key_of(w.job.inputs);
   std::vector<Waiting> gone;
+  std::optional<Waiting> displaced;
   {
     std::unique_lock hold(lock_);
     if (queue_.size() >= options_.queue) {
@@ -145,6 +149,10 @@ void Scheduler::submit(Job job, bool here) {
       });
       std::move(left, queue_.end(), std::back_inserter(gone));
       queue_.erase(left, queue_.end());
+    }
+    if (!queue_.empty() && queue_.size() >= options_.queue && w.place < queue_.back().place) {
+      displaced = std::move(queue_.back());
+      queue_.pop_back();
     }
     if (queue_.size() >= options_.queue) {
       hold.unlock();
@@ -157,9 +165,11 @@ void Scheduler::submit(Job job, bool here) {
     const bool known = !keyed_ && (w.job.rows == 1 || model_->batched());
     here = here && known && queue_.empty() && options_.delay_us <= 0 &&
            model_->seconds_of_one() * static_cast<double>(w.job.rows) < kFast;
-    if (!here) queue_.push_back(std::move(w));
+    if (!here) put_in_order(queue_, std::move(w));
   }
   for (Waiting& g : gone) finish(g, {.status = 499, .error = "the client went away"});
+  if (displaced)
+    finish(*displaced, {.status = 429, .error = "a request of a higher priority took its place"});
   if (here)
     submit_here(std::move(w));
   else
@@ -178,7 +188,7 @@ void Scheduler::submit_here(Waiting w) {
     if (first) turn->jobs.reserve(static_cast<size_t>(most));
     turn->rows += w.job.rows;
     full = turn->rows >= most;
-    turn->jobs.push_back(std::move(w));
+    put_in_order(turn->jobs, std::move(w));
   }
   if (full || !lasts || (first && !at_end_of_turn([turn] { run_turn(*turn); }))) run_turn(*turn);
 }
@@ -201,7 +211,7 @@ void Scheduler::run_turn(Turn& turn) {
     if (s.run_here(batch)) continue;
     {
       const std::lock_guard hold(s.lock_);
-      std::move(batch.begin(), batch.end(), std::back_inserter(s.queue_));
+      for (Waiting& w : batch) put_in_order(s.queue_, std::move(w));
     }
     s.ready_.notify_one();
   }

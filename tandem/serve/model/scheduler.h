@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scheduler: the queue before one version of a model. An idle instance takes what waits, up to the
 // largest batch, and never waits for more unless `delay_us` asks for it: a lone client pays nothing
-// for batching. Jobs of a fast model run on the thread that serves all connections, those that came
-// in one of its turns together. Every job is answered once: accepted = ok + failed + expired +
-// cancelled.
+// for batching. What waits is in the order of its priority, and of its arrival within one; where
+// the queue is full, a job takes the place of one that would come after it. Jobs of a fast model
+// run on the thread that serves all connections, those that came in one of its turns together.
+// Every job is answered once: accepted = ok + failed + expired + cancelled.
 #pragma once
 
 #include <condition_variable>
@@ -22,8 +23,9 @@
 namespace tandem::serve {
 
 struct SchedulerOptions {
-  size_t queue = 256;   ///< jobs that may wait
-  double delay_us = 0;  ///< how long the first job waits for company
+  size_t queue = 256;        ///< jobs that may wait
+  double delay_us = 0;       ///< how long the first job waits for company
+  double priority_step = 0;  ///< seconds of waiting that count as much as a level; 0: none do
 };
 
 struct JobResult {
@@ -42,6 +44,7 @@ struct Job {
   std::vector<Tensor> inputs;
   int64_t rows = 1;
   double timeout = 0;                   ///< seconds until it is too late to begin; 0: never
+  int64_t priority = 0;                 ///< less is earlier
   std::function<bool()> gone = {};      ///< nobody waits for the answer any more
   std::function<void(JobResult)> done;  ///< called once, on any thread
   /// Keeps the scheduler until it is answered, where nothing else does.
@@ -75,7 +78,8 @@ class TD_API Scheduler {
   struct Waiting {
     Job job;
     Clock::time_point since;
-    std::string key;  ///< of what may be put together: dtypes and sizes of a row
+    Clock::time_point place;  ///< in the queue: what waits is in its order
+    std::string key;          ///< of what may be put together: dtypes and sizes of a row
   };
   /// Jobs that run on the thread on which they were submitted. The loop holds it, too, which may
   /// outlive the scheduler when there is nothing in it.

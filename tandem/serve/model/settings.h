@@ -65,6 +65,8 @@ struct ModelSettings {
   double delay_us = 0;
   int64_t queue = 256;
   double timeout_ms = 30000;
+  int64_t priority_levels = 0, default_priority = 0;
+  double priority_step_ms = 0;
   int64_t instances = 1;
   std::vector<std::string> devices = {};
   int64_t threads = 0;
@@ -112,6 +114,19 @@ struct ModelSettings {
       {.doc = "how long a request may wait before it runs; 0: for ever",
        .unit = "milliseconds",
        .at_least = 0});
+    v("priority_levels", priority_levels,
+      {.doc = "levels of the parameter `priority`, of which 1 is the first to run; 0: requests run "
+              "in the order in which they came",
+       .at_least = 0,
+       .at_most = 64});
+    v("default_priority", default_priority,
+      {.doc = "the level of requests that name none; 0: the last", .at_least = 0, .at_most = 64});
+    v("priority_step_ms", priority_step_ms,
+      {.doc =
+           "a request that has waited so much longer goes before one of the level above; 0: never",
+       .unit = "milliseconds",
+       .at_least = 0,
+       .at_most = 1e9});
     v("instances", instances,
       {.doc = "programs that may run at the same time", .at_least = 1, .at_most = 64});
     v("devices", devices,

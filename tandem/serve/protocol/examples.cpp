@@ -253,7 +253,7 @@ Tensor values_of(const ModelVersion& v, const std::vector<Tensor>& outputs, int6
 void classify_tensorflow(Call& call, const ModelVersionPtr& v, bool regress) {
   const ExamplesBody body = read_examples(call.request().body);
   const auto n = static_cast<int64_t>(body.examples.size());
-  infer(call, v, tensors_of_examples(body.examples, v->model->inputs()), 0,
+  infer(call, v, tensors_of_examples(body.examples, v->model->inputs()), {},
         [v = v.get(), n, regress](const JobResult& r) {
           return HttpResponse{.body = regress ? values_text(values_of(*v, r.outputs, n))
                                               : classes_text(classes_of(*v, r.outputs, n))};

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <random>
 
+#include "tandem/serve/model/priority.h"
 #include "tandem/serve/protocol/openai_internal.h"
 
 namespace tandem::serve {
@@ -68,6 +69,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     left_ = choices_.size();
     if (const auto& access = call_.exchange->access)
       access->names(version_->name, version_->version);
+    const int64_t priority = priority_of(version_->settings, request_.priority);
     for (size_t i = 0; i < choices_.size(); ++i) {
       TextRequest t;
       t.prompt = prompts[i / static_cast<size_t>(request_.n)];
@@ -77,6 +79,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
       t.adapter = request_.adapter;
       t.constraint = request_.constraint;
       t.timeout = version_->settings.timeout_ms / 1000;
+      t.priority = priority;
       t.gone = [self = shared_from_this()] { return self->unwanted(); };
       t.token = [self = shared_from_this(), i](const TextToken& token) {
         return self->take(i, token);

@@ -83,7 +83,7 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
 
   void start() {
     for (size_t i = 0; i < request_.texts.size(); ++i)
-      run_inputs(call_.exchange, version_, version_->embedding->inputs(request_.texts[i]), 0,
+      run_inputs(call_.exchange, version_, version_->embedding->inputs(request_.texts[i]), {},
                  [self = shared_from_this(), i](const JobResult& r) { self->take(i, r); });
   }
 

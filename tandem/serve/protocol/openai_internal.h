@@ -23,6 +23,7 @@ struct OpenAiRequest {
   std::vector<std::vector<int64_t>> prompts;
   std::vector<std::string> texts = {};               ///< of the prompts, where `echo` repeats them
   int64_t n = 1;                                     ///< answers to each prompt
+  int64_t priority = 0;                              ///< a level from 1; 0: the model's
   bool echo = false, stream = false, usage = false;  ///< usage: at the end of a stream
   int64_t top = -1;                                  ///< of likeliest tokens; -1: none asked for
   std::vector<std::string> stops = {};

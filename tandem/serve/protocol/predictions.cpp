@@ -164,7 +164,7 @@ void predict_json(Call& call, const ModelVersionPtr& v) {
     const ModelPort& port = v->model->inputs()[0];
     Tensor x = read_array(call.request().body, port.dtype, "the body", true);
     if (x.dim() + 1 == static_cast<int>(port.shape.size())) x = x.unsqueeze(0);
-    return infer(call, v, {x}, 0, [v = v.get()](const JobResult& r) {
+    return infer(call, v, {x}, {}, [v = v.get()](const JobResult& r) {
       return HttpResponse{.body = arrays_json(v->model->outputs(), r.outputs)};
     });
   }
@@ -192,7 +192,7 @@ void predict_array(Call& call, const ModelVersionPtr& v) {
   const bool as_npy = begins_with_word(call.request().header("accept"), "application/x-npy") ||
                       begins_with_word(call.request().header("accept"), "*/*") ||
                       !call.request().header("accept");
-  infer(call, v, {x}, 0, [v = v.get(), as_npy](const JobResult& r) {
+  infer(call, v, {x}, {}, [v = v.get(), as_npy](const JobResult& r) {
     if (as_npy && r.outputs.size() == 1)
       return HttpResponse{.content_type = "application/x-npy", .body = npy_of(r.outputs[0])};
     return HttpResponse{.body = arrays_json(v->model->outputs(), r.outputs)};
@@ -215,7 +215,7 @@ void infer_file(const Call& call, const ModelVersionPtr& v, std::string_view byt
   auto prepared =
       std::make_shared<recipe::PreparedBatch>(v->model->predictor().prepare(bytes, "the body"));
   std::vector<Tensor> inputs(prepared->fields.begin(), prepared->fields.end());
-  infer(call, v, std::move(inputs), 0, [v = v.get(), prepared](const JobResult& r) {
+  infer(call, v, std::move(inputs), {}, [v = v.get(), prepared](const JobResult& r) {
     return meaning(*v, v->model->predictor().answer(r.outputs, prepared.get()));
   });
 }

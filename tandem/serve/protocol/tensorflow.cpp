@@ -198,7 +198,7 @@ void predict_tensorflow(Call& call, const ModelVersionPtr& v) {
   if (instances.empty() == inputs.empty())
     refuse(400, "the body expects one of 'instances' and 'inputs'");
   const bool row_form = !instances.empty();
-  infer(call, v, row_form ? rows(instances, ports) : columns(inputs, ports), 0,
+  infer(call, v, row_form ? rows(instances, ports) : columns(inputs, ports), {},
         [v = v.get(), row_form](const JobResult& r) {
           return HttpResponse{.body = row_form ? row_answer(v->model->outputs(), r)
                                                : column_answer(v->model->outputs(), r)};

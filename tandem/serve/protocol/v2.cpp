@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
 #include "tandem/io/json.h"
+#include "tandem/serve/model/priority.h"
 #include "tandem/serve/model/setting_pair_internal.h"
 #include "tandem/serve/protocol/v2_internal.h"
 
@@ -62,6 +63,15 @@ std::string ensemble_scheduling(const ModelSettings& s) {
   return ",\"ensemble_scheduling\":{\"step\":[" + out + "]}";
 }
 
+std::string dynamic_batching(const ModelSettings& s) {
+  std::string levels;
+  if (s.priority_levels > 0)
+    levels = fmt::format(",\"priority_levels\":{},\"default_priority_level\":{}", s.priority_levels,
+                         priority_of(s, 0));
+  return fmt::format(",\"dynamic_batching\":{{\"max_queue_delay_microseconds\":{:.0f}{}}}",
+                     s.delay_us, levels);
+}
+
 // What perf_analyzer and tritonclient read of Triton's ModelConfig.
 void config(Call& call, const ModelVersion& v) {
   const bool batched = v.model->batched();
@@ -81,10 +91,8 @@ void config(Call& call, const ModelVersion& v) {
                                                          ",\"sequence_batching\":{{\"max_sequence_idle_"
                                                                "microseconds\":{:.0f},\"direct\":{{}}}}",
                                                          v.settings.sequence_idle_seconds * 1e6)
-                               : batched
-                                   ? ",\"dynamic_batching\":{\"max_queue_delay_microseconds\":" +
-                                         fmt::format("{:.0f}}}", v.settings.delay_us)
-                                   : "";
+                               : batched ? dynamic_batching(v.settings)
+                                         : "";
   std::string groups;
   for (const auto& [device, count] : v.model->instances_by_device()) {
     if (!groups.empty()) groups += ",";

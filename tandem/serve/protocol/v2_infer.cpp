@@ -113,15 +113,15 @@ void read_parameters(JsonCursor& json, Asked& asked) {
     } else if (*name == "timeout") {
       const int64_t us = json.read_int();
       if (us < 0) refuse(400, "the timeout is negative");
-      asked.timeout = static_cast<double>(us) * 1e-6;
+      asked.terms.timeout = static_cast<double>(us) * 1e-6;
     } else if (*name == "priority") {
-      if (json.read_int() < 0) refuse(400, "the priority is negative");
+      asked.terms.priority = json.read_int();
     } else if (*name == "sequence_id") {
-      read_sequence_id(json, asked.sequence);
+      read_sequence_id(json, asked.terms.sequence);
     } else if (*name == "sequence_start") {
-      asked.sequence.start = json.read_bool();
+      asked.terms.sequence.start = json.read_bool();
     } else if (*name == "sequence_end") {
-      asked.sequence.end = json.read_bool();
+      asked.terms.sequence.end = json.read_bool();
     } else {
       json.skip();
     }
@@ -164,7 +164,7 @@ Asked read_request(std::string_view text) {
 
 // Is all of a request that its head does not say in the bytes after it?
 bool comes_again(const Asked& asked) {
-  return asked.id.empty() && asked.sequence.id.empty() &&
+  return asked.id.empty() && asked.terms.sequence.id.empty() &&
          std::all_of(asked.inputs.begin(), asked.inputs.end(), [](const AskedInput& in) {
            return in.binary && in.data.empty() && !in.values.defined();
          });
@@ -404,15 +404,13 @@ void infer_v2(Call& call, const ModelVersionPtr& picked) {
   Asked& asked = raw ? own : read_head(body.substr(0, length), own);
   deal_bytes(asked, body.substr(length), has_length);
   if (call.exchange->access) call.exchange->access->called(asked.id);
-  const ModelVersionPtr v = version_of_step(picked, asked.sequence);
+  const ModelVersionPtr v = version_of_step(picked, asked.terms.sequence);
   std::vector<Tensor> inputs = tensors_of(asked, v->model->inputs());
   auto wanted = wanted_outputs(asked, v->model->outputs());
-  infer(
-      call, v, std::move(inputs), asked.timeout,
-      [v = v.get(), id = asked.id, wanted = std::move(wanted)](const JobResult& result) {
-        return answer_of(*v, id, wanted, result);
-      },
-      asked.sequence);
+  infer(call, v, std::move(inputs), asked.terms,
+        [v = v.get(), id = asked.id, wanted = std::move(wanted)](const JobResult& result) {
+          return answer_of(*v, id, wanted, result);
+        });
 }
 
 }  // namespace tandem::serve

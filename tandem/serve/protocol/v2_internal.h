@@ -25,8 +25,7 @@ struct AskedOutput {
 };
 struct Asked {
   std::string id;
-  double timeout = 0;  ///< seconds
-  SequenceAsk sequence;
+  RunTerms terms;
   bool binary = false;  ///< outputs that do not say otherwise
   std::vector<AskedInput> inputs;
   std::vector<AskedOutput> outputs;

@@ -21,6 +21,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/base/philox.h"
 #include "tandem/serve/http/server.h"
+#include "tandem/serve/model/priority.h"
 #include "tandem/serve/refusal_internal.h"
 #include "tandem/serve/text/block_pool.h"
 #include "tandem/serve/text/text_drafts_internal.h"
@@ -31,12 +32,13 @@ namespace tandem::serve {
 /// A text on its way.
 struct GrowingText {
   /// `start`: what the text begins with where an encoder reads the prompt.
-  GrowingText(TextRequest r, std::optional<int64_t> start)
+  GrowingText(TextRequest r, std::optional<int64_t> start, double step)
       : request(std::move(r)),
         tokens(start ? std::vector<int64_t>{*start} : request.prompt),
         given(static_cast<int64_t>(tokens.size())),
         encoded(start ? static_cast<int64_t>(request.prompt.size()) : 0),
-        draws(request.options.seed, 0, 0) {
+        draws(request.options.seed, 0, 0),
+        place(place_of(since, request.priority, step)) {
     if (request.constraint) held = std::make_unique<text::ConstrainedText>(request.constraint);
   }
   TextRequest request;
@@ -50,6 +52,7 @@ struct GrowingText {
   PhiloxStream draws;
   std::unique_ptr<text::ConstrainedText> held = {};  ///< where the answer has a constraint
   Clock::time_point since = Clock::now(), last_token = since;
+  Clock::time_point place;  ///< among those that wait
 
   /// The block before the first: texts of another adapter share nothing with it.
   int64_t root() const { return -request.adapter; }
@@ -164,7 +167,7 @@ struct TextEngine::State {
   }
   void put_back(GrowingText t) {
     const std::lock_guard hold(lock);
-    waiting.push_front(std::move(t));
+    put_in_order(waiting, std::move(t), true);
   }
 
   // Texts that nobody waits for, and those that have waited too long, make room for others.
@@ -530,7 +533,7 @@ void TextEngine::submit(TextRequest request) {
     ends = s.ends;
     if (s.waiting.size() < s.options.queue && !ends) {
       ++s.counts.accepted;
-      s.waiting.emplace_back(std::move(request), s.start);
+      put_in_order(s.waiting, GrowingText(std::move(request), s.start, s.options.priority_step));
       s.ready.notify_one();
       return;
     }

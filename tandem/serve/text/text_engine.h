@@ -29,10 +29,11 @@ struct TextEngineOptions {
   int64_t length = 0;    ///< tokens of a text with its answer; 0: what the model can, at most 4096
   int64_t cache_tokens = 0;  ///< of the pool; 0: `streams` texts of `length`, at most cache_bytes
   int64_t cache_bytes = int64_t{1} << 30;
-  int64_t block = 16;     ///< tokens of a block
-  int64_t piece = 64;     ///< tokens of a prompt that are read between two steps
-  size_t queue = 256;     ///< texts that may wait
-  int threads = 0;        ///< 0: all cores
+  int64_t block = 16;        ///< tokens of a block
+  int64_t piece = 64;        ///< tokens of a prompt that are read between two steps
+  size_t queue = 256;        ///< texts that may wait
+  double priority_step = 0;  ///< as SchedulerOptions::priority_step
+  int threads = 0;           ///< 0: all cores
   bool same_bits = true;  ///< only sizes of batches in which a text has the bits that it has alone
   std::vector<TextAdapter> adapters = {};
   /// Guesses tokens that the model then checks in one step (speculative decoding): texts are the
@@ -66,6 +67,7 @@ struct TextRequest {
   int64_t adapter = 0;                   ///< adapter() knows it by name; 0: none
   std::shared_ptr<text::Constraint> constraint = {};  ///< what the answer is held to
   double timeout = 0;               ///< seconds until it is too late to begin; 0: never
+  int64_t priority = 0;             ///< less is earlier
   std::function<bool()> gone = {};  ///< nobody waits for the answer any more
   std::function<bool(const TextToken&)> token = {};  ///< false: the answer ends here
   std::function<void(const TextEnd&)> done;          ///< called once
