@@ -103,7 +103,7 @@ TEST(FromTriton, ItsRepositoryIsServed) {
   EXPECT_EQ(m.settings.priority_levels, 4);
   EXPECT_EQ(m.settings.default_priority, 2);
   EXPECT_EQ(m.settings.shapes, "x:1x4");
-  for (const char* name : {"'optimization' (line 14)", "'parameters'", "'preferred_batch_size'"})
+  for (const char* name : {"'optimization' (line 16)", "'parameters'", "'preferred_batch_size'"})
     EXPECT_TRUE(any_has(m.notes, name)) << name;
   if (is_host(device_named("auto"))) {
     EXPECT_TRUE(any_has(m.notes, "'kind' (line 8) has no effect: no CUDA device is there"));

@@ -12,7 +12,6 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/base/short_turns.h"
 #include "tandem/serve/http/loop_internal.h"
 #include "tandem/serve/http2/connection_internal.h"
 
@@ -124,7 +123,6 @@ void HttpLoop::look_at_clock() {
 }
 
 void HttpLoop::run() {
-  const ShortTurnsGuard soon_after_requests;
   mail_->thread.store(std::this_thread::get_id());
   of_this_thread() = this;
   look_at_clock();
