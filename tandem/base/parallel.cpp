@@ -22,6 +22,7 @@
 #include <system_error>
 #include <thread>
 
+#include "tandem/base/cpu_count.h"
 namespace tandem {
 namespace {
 
@@ -44,14 +45,7 @@ int env_threads(const char* name) {
 int default_threads() {
   if (int n = env_threads("TANDEM_NUM_THREADS")) return n;
   if (int n = env_threads("OMP_NUM_THREADS")) return n;
-  int n = static_cast<int>(std::thread::hardware_concurrency());
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    const int allowed = CPU_COUNT(&set);
-    n = n > 0 ? std::min(n, allowed) : allowed;
-  }
-  return std::clamp(n, 1, kMaxThreads);
+  return std::min(cpu_count(), kMaxThreads);
 }
 
 std::atomic<int>& global_threads() {

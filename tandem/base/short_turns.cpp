@@ -23,7 +23,7 @@ void take_turns_of(uint64_t runtime) {
     uint64_t runtime = 0, deadline = 0, period = 0;
   } attributes;
   static_assert(sizeof attributes == 48);
-  if (::sched_getscheduler(0) != SCHED_OTHER) return;  // what somebody has chosen stays
+  if (::sched_getscheduler(0) != SCHED_OTHER) return;
   attributes.nice = ::getpriority(PRIO_PROCESS, 0);
   attributes.runtime = runtime;
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "tandem/base/copy_bytes.h"
+#include "tandem/base/cpu_count.h"
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
 #include "tandem/base/failures_internal.h"
@@ -146,8 +147,7 @@ OrderedRun::OrderedRun(Make make, Options options)
       claimed_(options.first) {
   const int64_t left = options_.last - options_.first;
   const bool grows = options_.workers < 0;
-  most_workers_ = std::min(
-      left, grows ? std::max<int64_t>(std::thread::hardware_concurrency(), 1) : options_.workers);
+  most_workers_ = std::min(left, grows ? int64_t{cpu_count()} : options_.workers);
   tuned_at_ = consumed_;
   std::lock_guard hold(lock_);
   for (int64_t i = 0; i < (grows ? std::min<int64_t>(most_workers_, 1) : most_workers_); ++i)

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "tandem/base/cpu_count.h"
 #include "tandem/base/files/mapped_pages.h"
 #include "tandem/base/hash/crc32c.h"
 #include "tandem/base/hash/sha256.h"
@@ -186,7 +187,7 @@ void write_cache(const StageRef& in, const std::string& path, Foot foot) {
   AtomicFile out(path);
   out.write(kMagic);
   std::vector<uint64_t> places;
-  const auto threads = static_cast<int64_t>(std::max(std::thread::hardware_concurrency(), 1U));
+  const auto threads = int64_t{cpu_count()};
   const uint64_t seed = foot.seed;
   OrderedRun run(
       [&in, seed](int64_t i) {

@@ -8,6 +8,7 @@
 #include <bit>
 #include <limits>
 
+#include "tandem/base/cpu_count.h"
 #include "tandem/data/pipeline_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/ops/view/create.h"
@@ -32,7 +33,7 @@ std::vector<uint8_t> look_at_all(const StageRef& in, const char* what,
   std::vector<uint8_t> found(static_cast<size_t>(in->identities()));
   constexpr int64_t kChunk = 64;
   const int64_t n = in->size(), chunks = (n + kChunk - 1) / kChunk;
-  const auto threads = static_cast<int64_t>(std::max(std::thread::hardware_concurrency(), 1U));
+  const auto threads = int64_t{cpu_count()};
   OrderedRun run(
       [&](int64_t chunk) -> Fields {
         for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {

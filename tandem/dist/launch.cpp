@@ -125,9 +125,8 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 
 // Threads of a rank: TANDEM_NUM_THREADS.
 int threads_of(const LaunchOptions& o) {
-  const char* set = std::getenv("TANDEM_NUM_THREADS");
-  if (o.threads == 0 && set && std::atoi(set) > 0) return std::atoi(set);
-  return o.threads > 0 ? o.threads : std::max(1, num_threads() / o.ranks);
+  if (o.threads > 0) return o.threads;
+  return std::getenv("TANDEM_NUM_THREADS") ? num_threads() : std::max(1, num_threads() / o.ranks);
 }
 
 std::vector<std::vector<int>> shares_of(const LaunchOptions& o) {
@@ -528,6 +527,7 @@ LaunchResult launch_on_hosts(const std::vector<LaunchHost>& hosts, const LaunchO
            "launch expects machines and a program to run");
   TD_CHECK(o.min_ranks == 0, Unsupported,
            "launch on several machines restarts with as many ranks as before");
+  (void)bind_to(o.bind_to);
   int world = 0;
   for (const LaunchHost& h : hosts) world += h.ranks;
   const std::string token = random_token();
@@ -559,7 +559,7 @@ LaunchResult launch_on_hosts(const std::vector<LaunchHost>& hosts, const LaunchO
     option("--max-restarts", std::to_string(o.max_restarts));
     if (!o.engine.empty()) option("--engine", o.engine);
     if (o.threads > 0) option("--threads", std::to_string(o.threads));
-    option("--bind-to", o.bind_to);
+    if (o.bind_to != "core") option("--bind-to", o.bind_to);
     if (!o.prefix) words.emplace_back("--no-prefix");
     words.insert(words.end(), o.command.begin(), o.command.end());
     std::string line = "cd " + quoted(folder) + " && exec";

@@ -14,7 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/serve/grpc/status.h"
-#include "tandem/serve/model/priority.h"
+#include "tandem/serve/model/priority_internal.h"
 #include "tandem/serve/protocol/openai_internal.h"
 #include "tandem/serve/server_internal.h"
 #include "tandem/serve/trace.h"

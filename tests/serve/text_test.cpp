@@ -420,6 +420,7 @@ TEST_F(OpenAi, ListsModelsAndRefuses) {
       {"completions", R"({"model":"gpt2","prompt":"w3","max_tokens":99})", 400, "20 tokens"},
       {"completions", R"({"model":"gpt2","prompt":"w3","n":1000000})", 400, "'n'"},
       {"completions", R"({"model":"gpt2","prompt":"w3","temperature":"hot"})", 400, "temperature"},
+      {"completions", R"({"model":"gpt2","prompt":"w3","priority":-1})", 400, "priority"},
       {"completions", R"({"model":"gpt2","prompt":"w3","top_p":7})", 400, "'top_p'"},
       {"completions", R"({"model":"gpt2","prompt":"w3","logit_bias":{"99":1}})", 400, "logit_bias"},
       {"completions", R"({"model":"gpt2","prompt":"w3","temprature":1})", 400, "'temprature'"},

@@ -73,7 +73,7 @@ TEST(Engine, WhoWaitsInVainIsToldSo) {
 
 // One stream, which is busy: texts of these levels come, and begin in the order of their levels.
 TEST(Engine, TextsThatWaitBeginByTheirLevel) {
-  TextEngine engine(golden_model("gpt2"), {.streams = 1, .length = 20, .block = 4});
+  TextEngine engine(golden_model("gpt2"), {.streams = 1, .length = 20, .block = 4, .queue = 4});
   std::promise<void> begun, all_wait;
   std::mutex lock;
   std::vector<int64_t> order;
@@ -96,14 +96,15 @@ TEST(Engine, TextsThatWaitBeginByTheirLevel) {
     all_wait.get_future().wait();
   });
   begun.get_future().wait();
-  for (const int64_t level : {3, 1, 2, 1})
+  for (const int64_t level : {3, 3, 1, 2, 1})  // the second has no place in the end
     send(level, [&, level] {
       const std::lock_guard hold(lock);
       order.push_back(level);
     });
   all_wait.set_value();
-  for (std::future<int>& e : ends) EXPECT_EQ(e.get(), 200);
+  for (size_t i = 0; i < ends.size(); ++i) EXPECT_EQ(ends[i].get(), i == 2 ? 429 : 200);
   EXPECT_EQ(order, (std::vector<int64_t>{1, 1, 2, 3}));
+  EXPECT_EQ(engine.counts().displaced, 1u);
 }
 
 }  // namespace

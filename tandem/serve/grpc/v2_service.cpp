@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "tandem/serve/grpc/v2_messages_internal.h"
-#include "tandem/serve/model/priority.h"
+#include "tandem/serve/model/priority_internal.h"
 #include "tandem/serve/model/setting_pair_internal.h"
 
 namespace tandem::serve {
@@ -223,7 +223,7 @@ io::ProtoWriter statistics_of(const ModelVersion& v) {
     times.add_message(field, w);
   };
   entry(1, c.ok, c.total.sum());
-  entry(2, c.failed + c.expired + c.cancelled + c.rejected, 0);
+  entry(2, c.failed + c.expired + c.cancelled + c.rejected + c.displaced, 0);
   entry(3, c.queue.count(), c.queue.sum());
   entry(5, c.compute.count(), c.compute.sum());
   if (v.cache) {

@@ -154,9 +154,9 @@ class TritonModel {
           }
         }
       } else if (f.name == "priority_levels") {
-        s.priority_levels = notes_.whole(f, 0, 64);
+        s.priority_levels = notes_.whole(f, 0, kMostPriorities);
       } else if (f.name == "default_priority_level") {
-        s.default_priority = notes_.whole(f, 0, 64);
+        s.default_priority = notes_.whole(f, 0, kMostPriorities);
       } else if (f.name == "preferred_batch_size") {
         notes_.unused(f, "sizes are chosen by what they cost");
       } else if (f.name != "preserve_ordering" || f.as_bool() != false) {

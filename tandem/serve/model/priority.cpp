@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/serve/model/priority.h"
+#include "tandem/serve/model/priority_internal.h"
 
+#include "tandem/base/error.h"
 #include "tandem/serve/refusal_internal.h"
 
 namespace tandem::serve {
@@ -13,6 +14,12 @@ int64_t priority_of(const ModelSettings& s, int64_t asked) {
            s.priority_levels);
   if (asked > 0) return asked;
   return s.default_priority > 0 ? s.default_priority : s.priority_levels;
+}
+
+void check_priorities(const std::string& name, const ModelSettings& s) {
+  TD_CHECK(s.priority_levels == 0 || s.default_priority <= s.priority_levels, Value,
+           "'{}': default_priority {} is not one of its {} priority_levels", name,
+           s.default_priority, s.priority_levels);
 }
 
 }  // namespace tandem::serve

@@ -13,6 +13,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/base/parallel.h"
+#include "tandem/serve/model/priority_internal.h"
 #include "tandem/serve/model/repository_internal.h"
 
 namespace tandem::serve {
@@ -196,9 +197,6 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
   v->name = name;
   v->version = number;
   v->settings = settings;
-  TD_CHECK(settings.default_priority <= settings.priority_levels, Value,
-           "'{}': default_priority {} is not one of its {} priority_levels", name,
-           settings.default_priority, settings.priority_levels);
   std::optional<PrivateCopy> files;
   std::shared_ptr<models::PretrainedModel> draft;
   const auto load = [&] {
@@ -238,6 +236,7 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
 Versions Repository::State::load_versions(const std::string& name, bool warm,
                                           const Versions& kept) {
   const ModelSettings settings = folder.settings(name, options.defaults);
+  check_priorities(name, settings);
   Versions out;
   if (!settings.ensemble.empty()) {
     out[1] = load_ensemble(name, settings, warm);

@@ -13,7 +13,7 @@
 #include "tandem/graph/context.h"
 #include "tandem/ops/ops.h"
 #include "tandem/serve/http/server.h"
-#include "tandem/serve/model/priority.h"
+#include "tandem/serve/model/priority_internal.h"
 #include "tandem/serve/refusal_internal.h"
 #include "tandem/tensor/lazy.h"
 
@@ -22,6 +22,8 @@ namespace {
 
 // Below it the way to another thread and back costs more than the model.
 constexpr double kFast = 50e-6;
+// Seconds after which those that wait behind others of higher priorities are looked at again.
+constexpr double kLook = 10e-3;
 
 std::string key_of(const std::vector<Tensor>& inputs) {
   std::string key;
@@ -108,6 +110,7 @@ int64_t Scheduler::most_rows() const { return model_->batched() ? model_->sizes(
 
 void Scheduler::finish(Waiting& w, JobResult r) {
   auto& count = r.status == 200   ? counts_.ok
+                : r.status == 429 ? counts_.displaced
                 : r.status == 499 ? counts_.cancelled
                 : r.status == 504 ? counts_.expired
                                   : counts_.failed;
@@ -134,23 +137,32 @@ bool Scheduler::too_late(Waiting& w) {
   return false;
 }
 
+// Takes those out of the queue that too_late() answers: they may wait behind others for long.
+std::vector<Scheduler::Waiting> Scheduler::take_hopeless() {
+  std::vector<Waiting> out;
+  const auto end = std::stable_partition(queue_.begin(), queue_.end(), [](const Waiting& w) {
+    return !(w.job.gone && w.job.gone()) &&
+           !(w.job.timeout > 0 && seconds_since(w.since) > w.job.timeout);
+  });
+  std::move(end, queue_.end(), std::back_inserter(out));
+  queue_.erase(end, queue_.end());
+  looked_ = Clock::now();
+  return out;
+}
+
 void Scheduler::submit(Job job, bool here) {
-  const Clock::time_point now = Clock::now();
-  Waiting w{std::move(job), now, place_of(now, job.priority, options_.priority_step), {}};
+  Waiting w{std::move(job), {}, {}, {}};
   if (keyed_ && model_->batched()) w.key = key_of(w.job.inputs);
-  std::vector<Waiting> gone;
+  std::vector<Waiting> hopeless;
   std::optional<Waiting> displaced;
   {
     std::unique_lock hold(lock_);
-    if (queue_.size() >= options_.queue) {
-      // Those that nobody waits for make room.
-      const auto left = std::stable_partition(queue_.begin(), queue_.end(), [](const Waiting& q) {
-        return !q.job.gone || !q.job.gone();
-      });
-      std::move(left, queue_.end(), std::back_inserter(gone));
-      queue_.erase(left, queue_.end());
-    }
-    if (!queue_.empty() && queue_.size() >= options_.queue && w.place < queue_.back().place) {
+    w.since = Clock::now();
+    w.place = place_of(w.since, w.job.priority, options_.priority_step);
+    levels_ = levels_ || w.job.priority != 0;
+    if (queue_.size() >= options_.queue) hopeless = take_hopeless();
+    if (!queue_.empty() && queue_.size() >= options_.queue && w.place < queue_.back().place &&
+        w.job.priority < queue_.back().job.priority && !queue_.back().job.stays) {
       displaced = std::move(queue_.back());
       queue_.pop_back();
     }
@@ -167,7 +179,7 @@ void Scheduler::submit(Job job, bool here) {
            model_->seconds_of_one() * static_cast<double>(w.job.rows) < kFast;
     if (!here) put_in_order(queue_, std::move(w));
   }
-  for (Waiting& g : gone) finish(g, {.status = 499, .error = "the client went away"});
+  for (Waiting& h : hopeless) too_late(h);
   if (displaced)
     finish(*displaced, {.status = 429, .error = "a request of a higher priority took its place"});
   if (here)
@@ -230,7 +242,7 @@ bool Scheduler::run_here(std::vector<Waiting>& batch) {
 void Scheduler::work(int instance) {
   const NoGradGuard no_grad;
   for (;;) {
-    std::vector<Waiting> batch;
+    std::vector<Waiting> batch, hopeless;
     {
       std::unique_lock hold(lock_);
       ready_.wait(hold, [this] { return ends_ || !queue_.empty(); });
@@ -245,14 +257,19 @@ void Scheduler::work(int instance) {
       }
       hold.lock();
       if (options_.delay_us > 0 && !queue_.empty() && model_->batched()) {
-        const auto until = queue_.front().since +
-                           std::chrono::microseconds(static_cast<int64_t>(options_.delay_us));
+        const auto oldest =
+            std::min_element(queue_.begin(), queue_.end(),
+                             [](const Waiting& a, const Waiting& b) { return a.since < b.since; });
+        const auto until =
+            oldest->since + std::chrono::microseconds(static_cast<int64_t>(options_.delay_us));
         const auto full = static_cast<size_t>(most_rows());
         ready_.wait_until(hold, until, [&] { return ends_ || queue_.size() >= full; });
       }
       batch = take(queue_);
+      if (levels_ && seconds_since(looked_) > kLook) hopeless = take_hopeless();
       const bool more = !queue_.empty();
       hold.unlock();
+      for (Waiting& h : hopeless) too_late(h);
       if (more) ready_.notify_one();
       if (!batch.empty()) run(instance, std::move(batch));
     }

@@ -4,7 +4,7 @@
 // for batching. What waits is in the order of its priority, and of its arrival within one; where
 // the queue is full, a job takes the place of one that would come after it. Jobs of a fast model
 // run on the thread that serves all connections, those that came in one of its turns together.
-// Every job is answered once: accepted = ok + failed + expired + cancelled.
+// Every job is answered once: accepted = ok + failed + expired + cancelled + displaced.
 #pragma once
 
 #include <condition_variable>
@@ -45,6 +45,7 @@ struct Job {
   int64_t rows = 1;
   double timeout = 0;                   ///< seconds until it is too late to begin; 0: never
   int64_t priority = 0;                 ///< less is earlier
+  bool stays = false;                   ///< no other takes its place in a full queue
   std::function<bool()> gone = {};      ///< nobody waits for the answer any more
   std::function<void(JobResult)> done;  ///< called once, on any thread
   /// Keeps the scheduler until it is answered, where nothing else does.
@@ -54,7 +55,8 @@ struct Job {
 /// Counts of a version since it was loaded.
 struct JobCounts {
   std::atomic<uint64_t> accepted{0}, ok{0}, failed{0}, expired{0}, cancelled{0};
-  std::atomic<uint64_t> rejected{0};  ///< never accepted: the queue was full
+  std::atomic<uint64_t> rejected{0};   ///< never accepted: the queue was full
+  std::atomic<uint64_t> displaced{0};  ///< accepted, and given up for one of a higher priority
   std::atomic<uint64_t> rows{0}, runs{0};
   Histogram queue, compute, total;
 };
@@ -101,6 +103,7 @@ class TD_API Scheduler {
   void run_alone(int instance, Waiting& w);
   void finish(Waiting& w, JobResult r);
   bool too_late(Waiting& w);
+  std::vector<Waiting> take_hopeless();
   int64_t most_rows() const;
 
   std::shared_ptr<Servable> model_;
@@ -110,6 +113,8 @@ class TD_API Scheduler {
   mutable std::mutex lock_;
   std::condition_variable ready_;
   std::deque<Waiting> queue_;
+  bool levels_ = false;            ///< jobs came with several priorities
+  Clock::time_point looked_ = {};  ///< when those of `queue_` were last looked at
   std::shared_ptr<Turn> turn_ = std::make_shared<Turn>(*this);
   bool ends_ = false;
   std::vector<std::thread> threads_;

@@ -130,6 +130,7 @@ void Sequences::State::run_next(const std::string& key, const OpenSequencePtr& s
   job.inputs = std::move(inputs);
   job.timeout = step->job.timeout;
   job.priority = step->job.priority;
+  job.stays = true;  // later steps need its state
   job.gone = step->job.gone;
   job.owner = step->version;
   // The state is there before the client knows, who may send the next step at once.

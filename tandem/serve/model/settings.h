@@ -56,6 +56,9 @@ struct EnsembleStep {
   }
 };
 
+/// Levels of priority, at most.
+constexpr int64_t kMostPriorities = 64;
+
 struct ModelSettings {
   int64_t latest = 1;
   std::vector<int64_t> versions = {};
@@ -118,9 +121,11 @@ struct ModelSettings {
       {.doc = "levels of the parameter `priority`, of which 1 is the first to run; 0: requests run "
               "in the order in which they came",
        .at_least = 0,
-       .at_most = 64});
+       .at_most = kMostPriorities});
     v("default_priority", default_priority,
-      {.doc = "the level of requests that name none; 0: the last", .at_least = 0, .at_most = 64});
+      {.doc = "the level of requests that name none; 0: the last",
+       .at_least = 0,
+       .at_most = kMostPriorities});
     v("priority_step_ms", priority_step_ms,
       {.doc =
            "a request that has waited so much longer goes before one of the level above; 0: never",

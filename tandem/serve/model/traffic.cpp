@@ -110,6 +110,7 @@ void Traffic::copy(const std::vector<Tensor>& inputs, const std::vector<Tensor>&
   job.rows = inputs.empty() || inputs[0].dim() == 0 ? 1 : std::max<int64_t>(inputs[0].size(0), 1);
   job.inputs = inputs;
   job.timeout = shadow->settings.timeout_ms / 1000;
+  job.priority = shadow->settings.priority_levels;  // the last
   job.done = [this, shadow, outputs](const JobResult& r) {
     ShadowCounts& c = shadow_counts_;
     if (r.status != 200) {

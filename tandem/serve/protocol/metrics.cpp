@@ -111,7 +111,7 @@ void texts(std::string& out, const std::vector<ModelVersionPtr>& all) {
     line("ok", c.ok);
     line("failed", c.failed);
     line("cancelled", c.cancelled);
-    line("rejected", c.rejected);
+    line("rejected", c.rejected + c.displaced);
   }
   family(out, "tandem_tokens_total", "counter",
          "Tokens read, found in the cache and generated; tokens guessed, and guesses accepted.");
@@ -236,7 +236,7 @@ std::string metrics_text(ServerContext& server) {
     line("failed", c.failed);
     line("expired", c.expired);
     line("cancelled", c.cancelled);
-    line("rejected", c.rejected);
+    line("rejected", c.rejected + c.displaced);
   }
   tried(out, all);
   caches(out, all);

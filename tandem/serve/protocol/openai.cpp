@@ -72,7 +72,7 @@ void read_common(OpenAiFields& f, const TextModel& model, OpenAiRequest& r) {
   }
   if (f.flag("ignore_eos", false)) o.eos_token_id = {-1};
   r.n = f.whole("n", 1, 1, kMostChoices);
-  r.priority = f.whole("priority", 0, 0, 64);
+  r.priority = f.whole("priority", 0, 0, int64_t{1} << 31);
   r.stream = f.flag("stream", false);
   if (const io::Json* options = f.find("stream_options")) {
     OpenAiFields own(*options);

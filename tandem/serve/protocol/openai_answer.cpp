@@ -5,7 +5,7 @@
 #include <chrono>
 #include <random>
 
-#include "tandem/serve/model/priority.h"
+#include "tandem/serve/model/priority_internal.h"
 #include "tandem/serve/protocol/openai_internal.h"
 
 namespace tandem::serve {

@@ -19,7 +19,7 @@ constexpr int64_t kMostDimensions = int64_t{1} << 20;
 struct EmbeddingRequest {
   std::vector<std::vector<int64_t>> texts;
   bool base64 = false;
-  int64_t dimensions = 0;
+  int64_t dimensions = 0, priority = 0;
 };
 
 EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& model) {
@@ -32,6 +32,7 @@ EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& mode
     refuse(400, "'encoding_format' expects float or base64, got {}", one_line(format->dump(), 64));
   r.base64 = form == "base64";
   r.dimensions = f.whole("dimensions", 0, 1, kMostDimensions);
+  r.priority = f.whole("priority", 0, 0, int64_t{1} << 31);
   const io::Json* input = f.find("input");
   if (!input) refuse(400, "'input' is missing");
   const auto ids = [&](const io::Json::Array& list) {
@@ -83,7 +84,8 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
 
   void start() {
     for (size_t i = 0; i < request_.texts.size(); ++i)
-      run_inputs(call_.exchange, version_, version_->embedding->inputs(request_.texts[i]), {},
+      run_inputs(call_.exchange, version_, version_->embedding->inputs(request_.texts[i]),
+                 {.priority = request_.priority},
                  [self = shared_from_this(), i](const JobResult& r) { self->take(i, r); });
   }
 

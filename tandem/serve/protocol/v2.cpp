@@ -6,7 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
 #include "tandem/io/json.h"
-#include "tandem/serve/model/priority.h"
+#include "tandem/serve/model/priority_internal.h"
 #include "tandem/serve/model/setting_pair_internal.h"
 #include "tandem/serve/protocol/v2_internal.h"
 
@@ -118,7 +118,7 @@ std::string statistics_of(const ModelVersion& v) {
       "\"compute_infer\":{},\"compute_output\":{},\"cache_hit\":{},\"cache_miss\":{}}},"
       "\"batch_stats\":[]}}",
       io::quote_json(v.name), v.version, c.rows.load(), c.runs.load(), entry(c.ok, c.total.sum()),
-      entry(c.failed + c.expired + c.cancelled + c.rejected, 0),
+      entry(c.failed + c.expired + c.cancelled + c.rejected + c.displaced, 0),
       entry(c.queue.count(), c.queue.sum()), entry(0, 0), entry(c.compute.count(), c.compute.sum()),
       entry(0, 0), v.cache ? entry(v.cache->hits().count(), v.cache->hits().sum()) : entry(0, 0),
       v.cache ? entry(v.cache->misses().count(), v.cache->misses().sum()) : entry(0, 0));

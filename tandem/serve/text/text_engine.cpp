@@ -21,7 +21,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/base/philox.h"
 #include "tandem/serve/http/server.h"
-#include "tandem/serve/model/priority.h"
+#include "tandem/serve/model/priority_internal.h"
 #include "tandem/serve/refusal_internal.h"
 #include "tandem/serve/text/block_pool.h"
 #include "tandem/serve/text/text_drafts_internal.h"
@@ -527,17 +527,32 @@ void TextEngine::submit(TextRequest request) {
     if (request.done) request.done({200, "", false, static_cast<int64_t>(request.prompt.size())});
     return;
   }
-  bool ends = false;
+  bool ends = false, took = false;
+  std::optional<GrowingText> displaced;
   {
     const std::lock_guard hold(s.lock);
     ends = s.ends;
-    if (s.waiting.size() < s.options.queue && !ends) {
+    const bool full = s.waiting.size() >= s.options.queue;
+    if (full && !ends && !s.waiting.empty() && !s.waiting.back().begun &&
+        request.priority < s.waiting.back().request.priority) {
+      displaced = std::move(s.waiting.back());
+      s.waiting.pop_back();
+    }
+    if ((!full || displaced) && !ends) {
       ++s.counts.accepted;
       put_in_order(s.waiting, GrowingText(std::move(request), s.start, s.options.priority_step));
       s.ready.notify_one();
-      return;
+      took = true;
     }
   }
+  if (displaced) {
+    ++s.counts.displaced;
+    TextRequest& r = displaced->request;
+    if (r.done)
+      r.done({429, "a request of a higher priority took its place", true,
+              static_cast<int64_t>(r.prompt.size())});
+  }
+  if (took) return;
   refused(ends ? 503 : 429, ends ? "the model is being unloaded" : "too many texts wait");
 }
 

@@ -76,6 +76,7 @@ struct TextRequest {
 /// Counts since the start; times in seconds.
 struct TextCounts {
   std::atomic<uint64_t> accepted{0}, ok{0}, failed{0}, cancelled{0}, rejected{0}, preempted{0};
+  std::atomic<uint64_t> displaced{0};  ///< accepted, and given up for one of a higher priority
   std::atomic<uint64_t> prompt_tokens{0}, shared_tokens{0}, new_tokens{0}, steps{0}, step_rows{0};
   std::atomic<uint64_t> drafted_tokens{0}, accepted_tokens{0};
   std::atomic<int64_t> running{0}, waiting{0};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "tandem/base/clock.h"
@@ -16,11 +17,15 @@ namespace tandem::serve {
 /// the model does not have; a model without levels takes any.
 int64_t priority_of(const ModelSettings& settings, int64_t asked);
 
+/// Throws Value where the default level is none of the model's.
+void check_priorities(const std::string& name, const ModelSettings& settings);
+
 /// What waits is in the order of its places: one that came at `since`, where a level counts as much
-/// as `step` seconds of waiting (0: more than any waiting).
+/// as `step` seconds of waiting (0: more than any waiting). Levels beyond 1,000 count as that one.
 inline Clock::time_point place_of(Clock::time_point since, int64_t level, double step) {
-  constexpr double kEver = 1e6;  // seconds; 64 levels of it are far below what a clock counts
-  const std::chrono::duration<double> later(static_cast<double>(level) * (step > 0 ? step : kEver));
+  constexpr double kEver = 1e6;  // seconds; 1,000 times as many are far below what a clock counts
+  const auto levels = static_cast<double>(std::clamp<int64_t>(level, -1000, 1000));
+  const std::chrono::duration<double> later(levels * (step > 0 ? std::min(step, kEver) : kEver));
   return since + std::chrono::duration_cast<Clock::duration>(later);
 }
 
