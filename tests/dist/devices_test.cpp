@@ -87,8 +87,9 @@ Seen train_on(const std::string& kind, bool compiled, int64_t shards) {
     EXPECT_FALSE(net.spare.weight.grad().defined());
     for (const auto& [name, value] : net.state_dict()) {
       const Tensor all = all_gather(value.cpu(), e);
-      if (!has(name, "running") && !has(name, "num_batches"))
+      if (!has(name, "running") && !has(name, "num_batches")) {
         EXPECT_TRUE(same_bits(all.select(0, 0), all.select(0, 1))) << name;
+      }
       if (e->rank() == 0) seen.state[name] = value.cpu().clone();
     }
   });

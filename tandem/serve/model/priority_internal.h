@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order requests that wait go on: each has a level, 1 is the first, and one that has
+// In which order requests that wait are run: each has a level, 1 is the first, and one that has
 // waited long enough passes those of the level above. Levels are Triton's parameter `priority`.
 #pragma once
 

@@ -16,7 +16,6 @@
 #include "tandem/serve/refusal_internal.h"
 
 namespace tandem::serve {
-namespace {
 
 struct SequenceStep {
   ModelVersionPtr version;
@@ -34,6 +33,8 @@ struct OpenSequence {
   Clock::time_point last = Clock::now();
 };
 using OpenSequencePtr = std::shared_ptr<OpenSequence>;
+
+namespace {
 
 std::string key_of_sequence(const SequenceAsk& ask) { return (ask.is_text ? "s" : "n") + ask.id; }
 
