@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes as text, for files inside web pages.
+// Bytes as text, for files inside web pages and in JSON.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,5 +12,8 @@ namespace tandem {
 
 /// RFC 4648, with padding, in one line.
 TD_API std::string base64(std::string_view bytes);
+/// The bytes, or nothing where `text` is damaged; padding may be missing, and the letters may be
+/// those for addresses (- and _).
+TD_API std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace tandem

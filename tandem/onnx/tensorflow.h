@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models that TensorFlow and Keras wrote, as graphs of the importer: OnnxModel::load() takes them
 // like ONNX files. A SavedModel's signature, a frozen graph (.pb), a .keras archive, an .h5 file
-// with its architecture. Decision 016 says why they share the importer.
+// with its architecture, TensorFlow.js's model.json with the weights beside it. Decision 016 says
+// why they share the importer.
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace tandem::onnx {
 
-/// Whether `path` is such a model: a folder with saved_model.pb, or a file whose content says so.
+/// Whether `path` is such a model: a folder with saved_model.pb or TensorFlow.js's model.json, or a
+/// file whose content says so.
 TD_API bool is_tensorflow_model(const FilePath& path);
 /// Its graph, from the inputs to the outputs of `signature` ("": "serving_default", or the only
 /// one; other models have none). Variables become initializers; one that the model writes becomes a

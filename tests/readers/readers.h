@@ -74,6 +74,7 @@ void add_crafted_tflite(std::vector<Crafted>& all);
 /// Small valid ONNX models, and models of TFLite.
 std::vector<std::string> onnx_seeds();
 std::vector<std::string> tflite_seeds();
+std::vector<std::string> tfjs_seeds();
 
 /// What clients send to a server.
 std::vector<std::string> http_seeds();

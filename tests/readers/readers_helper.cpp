@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 
 #include "tandem/io/json.h"
@@ -61,7 +62,15 @@ class HeldFile {
  private:
   std::string path_;
 };
-
+/// Names of other files lead nowhere here: that is no error of the reader.
+void of_one_file(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::Io) throw;
+    TD_FAIL(Format, "it names other files: {}", e.what());
+  }
+}
 std::string source(const std::string& path) {
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
   return std::string(root ? root : ".") + "/tests/" + path;
@@ -424,12 +433,7 @@ void read_checkpoint(std::string_view bytes) {
   const HeldFile index(bytes, ".index"),
       data(read_file(source(kTensorFlow) + "/running_checkpoint.data-00000-of-00001"),
            ".data-00000-of-00001");
-  try {
-    touch(weights::load_weights(index.path()));
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::Io) throw;
-    TD_FAIL(Format, "the index names other files: {}", e.what());
-  }
+  of_one_file([&] { touch(weights::load_weights(index.path())); });
 }
 Seeds seeds_hdf5() {
   Seeds out = files("io/hdf5", {".h5"}, 65536);
@@ -464,11 +468,12 @@ void run_keras(std::string_view bytes) {
   const HeldFile f(bytes);
   run_on_zeros(f.path(), "");
 }
-Seeds seeds_graph() { return files(kTensorFlow, {".pb"}, 65536); }
-void read_graph(std::string_view bytes) {
-  const HeldFile f(bytes, ".pb");
-  run_on_zeros(f.path(), "");
+void run_tfjs(std::string_view bytes) {
+  const HeldFile f(bytes, ".json");
+  of_one_file([&] { run_on_zeros(f.path(), ""); });
 }
+Seeds seeds_graph() { return files(kTensorFlow, {".pb"}, 65536); }
+void read_graph(std::string_view bytes) { run_on_zeros(HeldFile(bytes, ".pb").path(), ""); }
 Seeds seeds_saved_model() { return files(std::string(kTensorFlow) + "/running", {".pb"}, 65536); }
 void read_saved_model(std::string_view bytes) {
   const std::string folder = "/dev/shm/tandem_readers_" + std::to_string(getpid()) + "_model";
@@ -520,6 +525,7 @@ constexpr Reader kReaders[] = {
     {"hdf5_model", seeds_hdf5_model, run_keras, nullptr, mutate_text, true},
     {"tflite", tflite_seeds, run_keras, nullptr, mutate_flatbuffer, true},
     {"tf_graph", seeds_graph, read_graph, nullptr, mutate_protobuf, true},
+    {"tfjs", tfjs_seeds, run_tfjs, nullptr, mutate_text, true},
     {"http_request", http_seeds, read_http, nullptr, mutate_text},
     {"http2_frames", http2_seeds, read_http2},
     {"grpc_infer", grpc_seeds, read_grpc, nullptr, mutate_protobuf},

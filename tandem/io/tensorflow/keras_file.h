@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/io/hdf5/hdf5.h"
@@ -13,10 +14,13 @@
 namespace tandem::io {
 
 struct KerasFile {
-  std::unique_ptr<Hdf5File> weights;
-  Hdf5File::Object group = 0;  ///< what holds the layers
-  std::string config;          ///< the architecture as JSON; "": there are only weights
-  bool by_name = false;        ///< of the older layout: a group for each layer, by its name
+  std::unique_ptr<Hdf5File> weights;  ///< null: `named` has them
+  Hdf5File::Object group = 0;         ///< what holds the layers
+  std::string config;                 ///< the architecture as JSON; "": there are only weights
+  bool by_name = false;               ///< of the older layout: a group for each layer, by its name
+  /// Variables by paths with their layers' names, of other containers than HDF5.
+  std::vector<std::pair<std::string, Tensor>> named = {};
+  std::string name = "";  ///< of the file, where `weights` is null
 };
 
 /// Whether a file is a .keras archive, by its content (PK, and the members' names).

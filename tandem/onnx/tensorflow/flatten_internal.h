@@ -35,6 +35,9 @@ struct TfBody {
   std::vector<std::vector<TfValue>> values = {};
 };
 
+/// Of a graph without one: its placeholders go in, and what no node reads comes out.
+TfSignature signature_of_graph(const TfGraph& g, const std::string& what);
+
 class TfFlattener {
  public:
   TfFlattener(const TfGraph& graph, const io::TensorBundle* bundle, std::string what)

@@ -99,15 +99,67 @@ KerasBuilder::Values KerasBuilder::call(const Json& layer, KerasCall& c) {
   return build(*found, c);
 }
 
+namespace {
+
+// Dimensions of a layer's result, for files that state no shapes (Keras before 2.13,
+// TensorFlow.js); 0: not told.
+int rank_after(const KerasCall& c) {
+  constexpr std::string_view kKeep[] = {"Activation",
+                                        "ActivityRegularization",
+                                        "Add",
+                                        "AlphaDropout",
+                                        "Average",
+                                        "BatchNormalization",
+                                        "Concatenate",
+                                        "Dense",
+                                        "Dropout",
+                                        "ELU",
+                                        "GaussianDropout",
+                                        "GaussianNoise",
+                                        "GroupNormalization",
+                                        "LayerNormalization",
+                                        "LeakyReLU",
+                                        "Masking",
+                                        "Maximum",
+                                        "Minimum",
+                                        "Multiply",
+                                        "Normalization",
+                                        "PReLU",
+                                        "Permute",
+                                        "ReLU",
+                                        "Rescaling",
+                                        "Softmax",
+                                        "Subtract",
+                                        "UnitNormalization"};
+  const std::string& t = c.type;
+  if (std::find(std::begin(kKeep), std::end(kKeep), t) != std::end(kKeep)) return c.rank;
+  if (t == "Flatten") return 2;
+  if (t == "RepeatVector") return 3;
+  if (t == "Embedding") return c.rank == 0 ? 0 : c.rank + 1;
+  if (t == "Reshape") return static_cast<int>(keras_entries(c.find("target_shape")).size()) + 1;
+  if (t == "LSTM" || t == "GRU" || t == "SimpleRNN")
+    return c.flag("return_sequences", false) ? 3 : 2;
+  if (t.starts_with("ConvLSTM")) return 0;
+  for (int d = 1; d <= 3; ++d)  // of images and lines: Conv2D, GlobalMaxPooling1D ...
+    if (t.find(std::to_string(d) + "D") != t.npos)
+      return t.starts_with("Global") && !c.flag("keepdims", false) ? 2 : d + 2;
+  return 0;
+}
+
+}  // namespace
+
 KerasBuilder::Values KerasBuilder::build(const KerasLayer& layer, KerasCall& c) {
   for (const auto& [key, value] : c.named) {
     const std::string name = " " + key.substr(0, key.find('/')) + " ";
     if ((" " + std::string(layer.takes) + " ").find(name) == std::string::npos)
       lacks(c, fmt::format("the argument '{}'", key));
   }
+  if (c.rank == 0 && !c.inputs.empty()) c.rank = ranks_[c.inputs[0]];
   const bool first = c.text("data_format", "channels_last") == "channels_first";
   if (first && layer.images == KerasImages::none) lacks(c, "channels_first");
+  const int rank = rank_after(c);
   const Values out = first ? call_images(layer, c) : (this->*layer.build)(c);
+  if (out.size() == 1) ranks_[out[0]] = rank;
   pass_mask(layer, c, out);
   return out;
 }

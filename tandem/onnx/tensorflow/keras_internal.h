@@ -18,16 +18,23 @@ namespace tandem::onnx {
 
 bool is_keras_model(const FilePath& path);
 OnnxModelProto read_keras_model(const FilePath& path);
+/// Of an architecture and weights that are at hand.
+OnnxModelProto build_keras_model(const io::KerasFile& file, const std::string& what);
 
 /// The variables of a layer in the file. In archives a layer is a group by its class and place; in
 /// the older layout every variable has a path that names its layers.
 class KerasWeights {
  public:
-  /// `names`: of the older layout, the variables' paths and datasets.
-  using Names = std::vector<std::pair<std::string, io::Hdf5File::Object>>;
-  KerasWeights(const io::Hdf5File& file, io::Hdf5File::Object group, std::string path)
+  /// Of the older layout: its path, and a dataset or the value itself.
+  struct Variable {
+    std::string path;
+    io::Hdf5File::Object dataset = 0;
+    Tensor value = {};
+  };
+  using Names = std::vector<Variable>;
+  KerasWeights(const io::KerasFile& file, io::Hdf5File::Object group, std::string path)
       : file_(file), group_(group), exists_(true), path_(std::move(path)) {}
-  KerasWeights(const io::Hdf5File& file, Names names, std::string path)
+  KerasWeights(const io::KerasFile& file, Names names, std::string path)
       : file_(file),
         by_name_(true),
         exists_(true),
@@ -41,7 +48,11 @@ class KerasWeights {
   bool by_name() const { return by_name_; }
 
  private:
-  const io::Hdf5File& file_;
+  const std::string& file_name() const {
+    return file_.weights ? file_.weights->name() : file_.name;
+  }
+
+  const io::KerasFile& file_;
   io::Hdf5File::Object group_ = 0;
   bool by_name_ = false, exists_ = false;
   Names names_;
@@ -234,6 +245,7 @@ class KerasBuilder {
   std::set<std::string> used_;
   std::map<std::string, int64_t> unknown_;
   std::map<std::string, std::string> masks_;  ///< of values that carry one
+  std::map<std::string, int> ranks_;          ///< dimensions of values, as far as they are known
   /// The masks of concatenated values, which are made when a layer uses them.
   struct JoinedMask {
     Values inputs;

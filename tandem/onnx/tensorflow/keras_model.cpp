@@ -79,26 +79,27 @@ std::string keras_snake_case(std::string_view name) {
 Tensor KerasWeights::at(size_t i) const {
   if (by_name_) {
     TD_CHECK(i < names_.size(), Format,
-             "'{}': the layer '{}' has {} variables, number {} is needed", file_.name(), path_,
+             "'{}': the layer '{}' has {} variables, number {} is needed", file_name(), path_,
              names_.size(), i);
-    return file_.tensor(names_[i].second);
+    const Variable& v = names_[i];
+    return v.value.defined() ? v.value : file_.weights->tensor(v.dataset);
   }
   io::Hdf5File::Object found = 0;
-  TD_CHECK(exists_ && file_.find(group_, fmt::format("vars/{}", i), found), Format,
-           "'{}': there is no '{}/vars/{}'", file_.name(), path_, i);
-  return file_.tensor(found);
+  TD_CHECK(exists_ && file_.weights->find(group_, fmt::format("vars/{}", i), found), Format,
+           "'{}': there is no '{}/vars/{}'", file_name(), path_, i);
+  return file_.weights->tensor(found);
 }
 
 KerasWeights KerasWeights::child(const std::string& attribute, const std::string& name) const {
   if (by_name_) {
     Names of;
-    for (const auto& [path, object] : names_)
-      if (name.empty() || ("/" + path + "/").find("/" + name + "/") != std::string::npos)
-        of.emplace_back(path, object);
+    for (const Variable& v : names_)
+      if (name.empty() || ("/" + v.path + "/").find("/" + name + "/") != std::string::npos)
+        of.push_back(v);
     return KerasWeights(file_, std::move(of), path_ + "/" + name);
   }
   KerasWeights out(file_, 0, path_ + "/" + attribute);
-  out.exists_ = exists_ && file_.find(group_, attribute, out.group_);
+  out.exists_ = exists_ && file_.weights->find(group_, attribute, out.group_);
   return out;
 }
 
@@ -163,9 +164,10 @@ OnnxModelProto KerasBuilder::run() {
   model_.ir_version = 10;
   model_.producer = "Keras";
   model_.opsets = {{"", 23}, {kOnnxTf, 1}, {kOnnxKeras, 1}, {kOnnxTandem, 1}};
-  const KerasWeights weights = file_.by_name
-                                   ? KerasWeights(*file_.weights, KerasWeights::Names(), "")
-                                   : KerasWeights(*file_.weights, file_.group, "");
+  KerasWeights::Names named;
+  for (const auto& [path, value] : file_.named) named.push_back({path, 0, value});
+  const KerasWeights weights = file_.by_name ? KerasWeights(file_, std::move(named), "")
+                                             : KerasWeights(file_, file_.group, "");
   const Values out = model(config, {}, weights);
   for (size_t i = 0; i < out.size(); ++i) {
     OnnxPort p;
@@ -216,6 +218,7 @@ std::string KerasBuilder::input(const Json& layer) {
     for (const Json& d : keras_entries(shape)) p.type.dims.push_back(d.as_int() ? *d.as_int() : -1);
   if (p.type.dims.size() > static_cast<size_t>(kMaxRank)) fail("an input has too many dimensions");
   p.type.dim_names.resize(p.type.dims.size());
+  ranks_[p.name] = static_cast<int>(p.type.dims.size());
   model_.graph.inputs.push_back(p);
   return p.name;
 }
@@ -228,16 +231,17 @@ std::vector<KerasWeights> KerasBuilder::weights_of(const std::vector<Json>& laye
   const KerasWeights all = weights.child("layers", "");
   for (const Json& l : layers) {
     const std::string name = io::text_of(keras_member(l, "config").find("name"));
-    if (weights.by_name() && depth_ == 1 && !is_operation(l)) {  // a group of its own
+    // A group of its own.
+    if (weights.by_name() && depth_ == 1 && file_.weights && !is_operation(l)) {
       KerasWeights::Names names;
       io::Hdf5File::Object group = 0, dataset = 0;
       if (file_.weights->find(file_.group, name, group))
         for (const std::string& w : io::keras_texts(*file_.weights, group, "weight_names"))
           if (file_.weights->find(group, w, dataset)) {
             std::string path = w.ends_with(":0") ? w.substr(0, w.size() - 2) : w;
-            names.emplace_back(std::move(path), dataset);
+            names.push_back({std::move(path), dataset});
           }
-      out.emplace_back(*file_.weights, std::move(names), name);
+      out.emplace_back(file_, std::move(names), name);
       continue;
     }
     if (is_operation(l)) {
@@ -454,10 +458,12 @@ bool is_keras_model(const FilePath& path) {
 
 OnnxModelProto read_keras_model(const FilePath& path) {
   Budget::add_given(make_ref<MappedFile>(path)->size());
-  const io::KerasFile file = io::open_keras_file(path);
-  TD_CHECK(!file.config.empty(), Format, "'{}': it holds weights only, no architecture",
-           path.str());
-  return KerasBuilder(file, path.str()).run();
+  return build_keras_model(io::open_keras_file(path), path.str());
+}
+
+OnnxModelProto build_keras_model(const io::KerasFile& file, const std::string& what) {
+  TD_CHECK(!file.config.empty(), Format, "'{}': it holds weights only, no architecture", what);
+  return KerasBuilder(file, what).run();
 }
 
 }  // namespace tandem::onnx

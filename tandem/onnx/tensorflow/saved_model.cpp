@@ -12,6 +12,7 @@
 #include "tandem/onnx/tensorflow/flatten_internal.h"
 #include "tandem/onnx/tensorflow/keras_internal.h"
 #include "tandem/onnx/tensorflow/tensorflow_internal.h"
+#include "tandem/onnx/tensorflow/tfjs_internal.h"
 #include "tandem/onnx/tflite.h"
 
 namespace tandem::onnx {
@@ -72,7 +73,18 @@ OnnxType result_type(const TfNode& n) {
   return OnnxType::f32;
 }
 
-// A frozen graph has no signature: its placeholders go in, and what no node reads comes out.
+OnnxModelProto read_frozen_graph(const std::string& path) {
+  const auto file = make_ref<MappedFile>(path);
+  Budget::add_given(file->size());
+  const TfGraph g = parse_tf_graph(file->view(), path);
+  TfFlattener f(g, nullptr, path);
+  const TfSignature s = signature_of_graph(g, path);
+  f.name_ports(s);
+  return f.run(s);
+}
+
+}  // namespace
+
 TfSignature signature_of_graph(const TfGraph& g, const std::string& what) {
   TfSignature s;
   std::set<std::string> read;
@@ -99,34 +111,25 @@ TfSignature signature_of_graph(const TfGraph& g, const std::string& what) {
   return s;
 }
 
-OnnxModelProto read_frozen_graph(const std::string& path) {
-  const auto file = make_ref<MappedFile>(path);
-  Budget::add_given(file->size());
-  const TfGraph g = parse_tf_graph(file->view(), path);
-  TfFlattener f(g, nullptr, path);
-  const TfSignature s = signature_of_graph(g, path);
-  f.name_ports(s);
-  return f.run(s);
-}
-
-}  // namespace
-
 bool is_tensorflow_model(const FilePath& path) {
   const std::string& p = path.str();
   std::error_code error;
-  if (fs::is_directory(p, error)) return is_saved_model(p);
+  if (fs::is_directory(p, error)) return is_saved_model(p) || is_tfjs_model(path);
   if (!fs::is_regular_file(p, error)) return false;
   if (is_tflite_model(make_ref<MappedFile>(p)->view())) return true;
   if (p.ends_with(".pb")) return is_tf_graph(make_ref<MappedFile>(p)->view());
-  return is_keras_model(p);
+  return is_tfjs_model(path) || is_keras_model(p);
 }
 
 OnnxModelProto read_tensorflow_model(const FilePath& path, const std::string& signature) {
   const std::string& p = path.str();
   if (is_saved_model(p)) return read_saved_model(p, signature);
-  if (is_tflite_model(make_ref<MappedFile>(p)->view())) return read_tflite_model(path, signature);
+  const bool tfjs = is_tfjs_model(path);
+  if (!tfjs && is_tflite_model(make_ref<MappedFile>(p)->view()))
+    return read_tflite_model(path, signature);
   TD_CHECK(signature.empty(), Value,
            "'{}': only SavedModel folders and .tflite files have signatures", p);
+  if (tfjs) return read_tfjs_model(path);
   return p.ends_with(".pb") ? read_frozen_graph(p) : read_keras_model(p);
 }
 

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tandem/base/budget.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
+#include "tandem/onnx/tensorflow/tfjs_internal.h"
+#include "tandem/tensor/strided.h"
+
+namespace tandem::onnx {
+namespace {
+
+using io::Json;
+
+const std::vector<Json>& entries_of(const Json* j) {
+  static const std::vector<Json> none;
+  const Json::Array* a = j ? j->as_array() : nullptr;
+  return a ? *a : none;
+}
+
+const io::TfTypeInfo* type_named(std::string_view name) {
+  constexpr int kMostTypes = 64;
+  for (int number = 1; number < kMostTypes; ++number)
+    if (const io::TfTypeInfo* t = io::find_tf_type(number); t && name == t->name) return t;
+  return nullptr;
+}
+
+// A file beside model.json: no address, and nothing outside its folder.
+std::string read_shard(const Json& name, const std::string& folder, const std::string& what) {
+  const std::string path = io::text_of(&name);
+  const bool plain = !path.empty() && path[0] != '/' && path.find('\\') == path.npos &&
+                     path.find(':') == path.npos && ("/" + path + "/").find("/../") == path.npos &&
+                     path.find('\0') == path.npos;
+  TD_CHECK(plain, Format, "'{}': its weights lie in '{}', which is no file beside it", what, path);
+  const std::string at = folder + "/" + path;
+  TD_CHECK(file_exists(at), Io, "'{}' names the file '{}' of weights, which is not beside it", what,
+           path);
+  Budget::add_given(make_ref<MappedFile>(at)->size());
+  return read_file(at);
+}
+
+/// Reads a group's weights one after the other.
+class Group {
+ public:
+  Group(const Json& group, const std::string& folder, const std::string& what) : what_(what) {
+    for (const Json& p : entries_of(group.find("paths"))) bytes_ += read_shard(p, folder, what);
+  }
+
+  TfjsWeight next(const Json& spec) {
+    Budget::count();
+    TfjsWeight w;
+    w.name = io::text_of(spec.find("name"));
+    const std::string dtype = io::text_of(spec.find("dtype"));
+    const io::TfTypeInfo* type = type_named(dtype);
+    if (!type)
+      TD_FAIL(Unsupported, "'{}': the weight '{}' has the type '{}'", what_, w.name, dtype);
+    w.type = type->number;
+    uint64_t n = 1;
+    for (const Json& d : entries_of(spec.find("shape"))) {
+      const int64_t size = d.as_int() ? *d.as_int() : -1;
+      if (size < 0 || __builtin_mul_overflow(n, static_cast<uint64_t>(size), &n) || n >> 40)
+        fail(w, "has an impossible shape");
+      w.shape.push_back(size);
+    }
+    if (w.shape.size() > static_cast<size_t>(kMaxRank)) fail(w, "has too many dimensions");
+    if (dtype == "string")
+      read_texts(w, n);
+    else if (const Json* q = spec.find("quantization"))
+      read_codes(w, n, *q);
+    else if (type->bytes == 0)
+      TD_FAIL(Unsupported, "'{}': the weight '{}' has the type '{}'", what_, w.name, dtype);
+    else
+      w.bytes = take(w, n * type->bytes);
+    return w;
+  }
+
+ private:
+  [[noreturn]] void fail(const TfjsWeight& w, const std::string& why) const {
+    TD_FAIL(Format, "'{}': the weight '{}' {}", what_, w.name, why);
+  }
+
+  std::string take(const TfjsWeight& w, uint64_t size) {
+    if (size > bytes_.size() - at_)
+      fail(w, fmt::format("needs {} bytes, its files have {} left", size, bytes_.size() - at_));
+    std::string out = bytes_.substr(at_, size);
+    at_ += size;
+    return out;
+  }
+
+  // Each text after its length, in four bytes.
+  void read_texts(TfjsWeight& w, uint64_t n) {
+    Budget::take(n * sizeof(std::string));
+    Budget::give_back(n * sizeof(std::string));
+    for (uint64_t i = 0; i < n; ++i) {
+      uint32_t length = 0;
+      std::memcpy(&length, take(w, sizeof length).data(), sizeof length);
+      w.texts.push_back(take(w, length));
+    }
+  }
+
+  // Codes times `scale` plus `min`, in double precision as JavaScript has it; halves as they are.
+  void read_codes(TfjsWeight& w, uint64_t n, const Json& q) {
+    const std::string codes = io::text_of(q.find("dtype"));
+    const bool whole = w.type == 3, halves = codes == "float16";
+    if ((codes != "uint8" && codes != "uint16" && !halves) || (w.type != 1 && !whole) ||
+        (whole && halves))
+      TD_FAIL(Unsupported, "'{}': the weight '{}' is quantised to '{}'", what_, w.name, codes);
+    const double scale = io::number_of(q.find("scale")), least = io::number_of(q.find("min"));
+    if (!halves && !(std::isfinite(scale) && std::isfinite(least)))
+      fail(w, "is quantised without 'scale' and 'min'");
+    const uint64_t width = codes == "uint8" ? 1 : 2;
+    const std::string in = take(w, n * width);
+    Budget::take(n * 4);
+    Budget::give_back(n * 4);
+    w.bytes.resize(n * 4);
+    if (halves)
+      return tandem::detail::convert_elements(in.data(), DType::f16, w.bytes.data(), DType::f32,
+                                              static_cast<int64_t>(n));
+    for (uint64_t i = 0; i < n; ++i) {
+      uint16_t code = static_cast<uint8_t>(in[i * width]);
+      if (width == 2) std::memcpy(&code, in.data() + i * 2, 2);
+      const double value = code * scale + least;
+      const auto number = static_cast<float>(value);
+      // Math.round: halves go up.
+      const auto nearest =
+          static_cast<int32_t>(std::clamp(std::floor(value + 0.5), -2147483648.0, 2147483647.0));
+      if (whole)
+        std::memcpy(w.bytes.data() + i * 4, &nearest, 4);
+      else
+        std::memcpy(w.bytes.data() + i * 4, &number, 4);
+    }
+  }
+
+  const std::string& what_;
+  std::string bytes_;
+  uint64_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<TfjsWeight> read_tfjs_weights(const Json& manifest, const std::string& folder,
+                                          const std::string& what) {
+  std::vector<TfjsWeight> out;
+  for (const Json& group : entries_of(&manifest)) {
+    Group g(group, folder, what);
+    for (const Json& spec : entries_of(group.find("weights"))) out.push_back(g.next(spec));
+  }
+  return out;
+}
+
+}  // namespace tandem::onnx
