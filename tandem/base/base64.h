@@ -12,8 +12,8 @@ namespace tandem {
 
 /// RFC 4648, with padding, in one line.
 TD_API std::string base64(std::string_view bytes);
-/// The bytes, or nothing where `text` is damaged; padding may be missing, and the letters may be
-/// those for addresses (- and _).
+/// The bytes, or nothing where `text` is damaged; padding may be missing, and the characters
+/// may be those for addresses (- and _).
 TD_API std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace tandem

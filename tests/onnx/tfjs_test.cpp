@@ -33,7 +33,7 @@ double tfjs_error(const std::string& net, const Tensor& y) {
   return worst;
 }
 
-Tensor tfjs_picture() {
+Tensor tfjs_image() {
   std::vector<float> v;
   for (int i = 0; i < 128; ++i) v.push_back(static_cast<float>(i * 37 % 101) / 100.0F);
   return tensor(v, Shape(2, 8, 8, 1));
@@ -42,7 +42,7 @@ Tensor tfjs_picture() {
 TEST(TfJs, LayersAndGraphsGiveTensorFlowsValues) {
   init();
   for (const char* name : {"tfjs_layers", "tfjs_layers/model.json", "tfjs_graph"})
-    EXPECT_LT(tfjs_error("conv", OnnxModel::load(golden_tfjs(name))({tfjs_picture()})[0]), 1e-6)
+    EXPECT_LT(tfjs_error("conv", OnnxModel::load(golden_tfjs(name))({tfjs_image()})[0]), 1e-6)
         << name;
   EXPECT_EQ(OnnxModel::load(golden_tfjs("tfjs_graph")).inputs()[0].type.dims,
             (std::vector<int64_t>{-1, 8, 8, 1}));
@@ -60,7 +60,7 @@ TEST(TfJs, QuantisedWeightsGetTheirValuesBack) {
     double least, most;
   } kCases[] = {{"tfjs_graph_u8", 1e-5, 5e-3}, {"tfjs_graph_f16", 1e-6, 5e-4}};
   for (const auto& c : kCases) {
-    const double e = tfjs_error("conv", OnnxModel::load(golden_tfjs(c.name))({tfjs_picture()})[0]);
+    const double e = tfjs_error("conv", OnnxModel::load(golden_tfjs(c.name))({tfjs_image()})[0]);
     EXPECT_GT(e, c.least) << c.name;
     EXPECT_LT(e, c.most) << c.name;
   }

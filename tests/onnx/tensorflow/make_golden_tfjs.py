@@ -35,14 +35,14 @@ layers = keras.layers
 
 def conv_net():
     """Its graph has fused convolutions: with a bias that is another image, with PReLU, relu6 and elu."""
-    picture = keras.Input((8, 8, 1), name="picture")
-    x = layers.Conv2D(4, 3, padding="same", activation="relu", name="conv_a")(picture)
+    image = keras.Input((8, 8, 1), name="image")
+    x = layers.Conv2D(4, 3, padding="same", activation="relu", name="conv_a")(image)
     x = layers.BatchNormalization(name="norm")(x)
     x = layers.DepthwiseConv2D(3, strides=2, padding="same", activation="relu6", name="depth")(x)
     x = layers.Add()([layers.Conv2D(4, 1, strides=2, name="skip")(x), layers.MaxPool2D(2)(x)])
     x = layers.Flatten()(layers.PReLU(shared_axes=[1, 2], name="slope")(x))
     x = layers.Dense(5, activation="elu", name="dense_1")(x)
-    return keras.Model(picture, layers.Dense(3, activation="softmax", name="classes")(x))
+    return keras.Model(image, layers.Dense(3, activation="softmax", name="classes")(x))
 
 
 def recurrent_net():
@@ -58,7 +58,7 @@ def main():
     for w in net.weights:
         if "norm" in w.name or "slope" in w.name:
             w.assign(tf.random.uniform(w.shape, 0.5, 1.5, seed=3))
-    picture = ((np.arange(128) * 37 % 101) / 100).astype("float32").reshape(2, 8, 8, 1)
+    image = ((np.arange(128) * 37 % 101) / 100).astype("float32").reshape(2, 8, 8, 1)
     ids = (np.arange(12) % 11).astype("int32").reshape(2, 6)
     net.save("net.h5")
     recurrent.save("recurrent.h5")
@@ -72,7 +72,7 @@ def main():
         shutil.rmtree(os.path.join(HERE, folder), ignore_errors=True)
         shutil.copytree(folder, os.path.join(HERE, folder))
     with open(os.path.join(HERE, "tfjs_expected.json"), "w") as f:
-        json.dump({"conv": net.predict(picture, verbose=0).ravel().tolist(),
+        json.dump({"conv": net.predict(image, verbose=0).ravel().tolist(),
                    "recurrent": recurrent.predict(ids, verbose=0).ravel().tolist()}, f)
         f.write("\n")
     shutil.rmtree(work)
