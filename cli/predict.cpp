@@ -7,6 +7,7 @@
 #include "cli/commands_internal.h"
 #include "cli/model_internal.h"
 #include "tandem/io/image.h"
+#include "tandem/io/npy.h"
 #include "tandem/recipe/open_run.h"
 #include "tandem/recipe/predictor.h"
 #include "tandem/recipe/sample_files.h"
@@ -40,14 +41,19 @@ void write_image(const recipe::Prediction& p, const std::string& file) {
   fmt::print("{}: {} x {} (h, w)\n", file, p.image.size(-2), p.image.size(-1));
 }
 
-/// The outputs by their names.
+/// The outputs by their names; the only one may be an array by itself.
 void write_outputs(const recipe::Prediction& p, const std::string& file) {
-  StateDict named;
-  for (const auto& [name, y] : p.outputs) {
-    named[name] = y;
-    fmt::print("{}: {} {} {}\n", file, name, to_string(y.dtype()), recipe::shape_text(y.shape()));
+  if (file.ends_with(".npy")) {
+    TD_CHECK(p.outputs.size() == 1, Value, "'{}': there are {} outputs\nWrite them as .npz.", file,
+             p.outputs.size());
+    io::save_npy(p.outputs[0].second, file);
+  } else {
+    StateDict named;
+    for (const auto& [name, y] : p.outputs) named[name] = y;
+    weights::save_weights(named, file);
   }
-  weights::save_weights(named, file);
+  for (const auto& [name, y] : p.outputs)
+    fmt::print("{}: {} {} {}\n", file, name, to_string(y.dtype()), recipe::shape_text(y.shape()));
 }
 
 void print(const recipe::Prediction& p, int top) {
@@ -86,7 +92,8 @@ void add_predict(CLI::App& app, int& code) {
   verb->add_option("--text", o->text, "A text in place of a file; of tables a row of CSV");
   verb->add_option(
       "--output", o->output,
-      "Write the outputs here by name (.npz, .safetensors); a mask or a drawing: .png");
+      "Write the outputs here by name (.npz, .safetensors; one alone: .npy); a mask or a drawing: "
+      ".png");
   verb->add_option("--top", o->top, "Show this many classes (5), or boxes (all)");
   verb->add_option("--score", o->score, "Of boxes: the least that is shown (0.3)");
   verb->add_flag("--bf16", o->bf16, "Matmuls and convolutions in bf16, as under AutocastGuard");

@@ -293,6 +293,14 @@ TEST_F(Tool, PredictsAndTimes) {
   EXPECT_EQ(tool("predict lenet --input " + x + " --output " + dir + "cli_y.npz 2>/dev/null").code,
             0);
   EXPECT_TRUE(has(tool("inspect " + dir + "cli_y.npz").text, "[2,10]"));
+  const std::string one =
+      tool("predict lenet --input " + x + " --output " + dir + "cli_y.npy").text;
+  EXPECT_TRUE(has(one, "float32 2x10")) << one;
+  EXPECT_EQ(tandem::io::load_npy(dir + "cli_y.npy").shape(), tandem::Shape(2, 10));
+  EXPECT_FALSE(
+      has(tool("predict lenet --input " + x + " --output " + dir + "cli_y.txt 2>/dev/null").text,
+          "float32"))
+      << "nothing is said of a file that cannot be written";
   r = tool("predict lenet --weights " + golden("dtypes.pth") + " --input " + x + " 2>&1");
   EXPECT_EQ(r.code, 1);
   EXPECT_TRUE(has(r.text, "missing")) << r.text;
