@@ -2,7 +2,7 @@
 // Scheduler: the queue before one version of a model. An idle instance takes what waits, up to the
 // largest batch, and never waits for more unless `delay_us` asks for it: a lone client pays nothing
 // for batching. What waits is in the order of its priority, and of its arrival within one; where
-// the queue is full, a job takes the place of one that would come after it. Jobs of a fast model
+// the queue is full, a job takes the place of one of a lower priority. Jobs of a fast model
 // run on the thread that serves all connections, those that came in one of its turns together.
 // Every job is answered once: accepted = ok + failed + expired + cancelled + displaced.
 #pragma once

@@ -7,6 +7,7 @@
 
 #include "tandem/base/base64.h"
 #include "tandem/base/error.h"
+#include "tandem/ops/ops.h"
 #include "tandem/serve/protocol/openai_fields_internal.h"
 #include "tandem/serve/protocol/openai_internal.h"
 
