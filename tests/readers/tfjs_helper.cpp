@@ -11,7 +11,7 @@ std::vector<std::string> tfjs_seeds() {
       R"("shape":{"shape":{"dim":[{"size":"2"},{"size":"2"}]}}}},{"name":"w","op":"Const","attr":{)"
       R"("dtype":{"type":"DT_FLOAT"},"value":{"tensor":{"dtype":"DT_FLOAT","tensorShape":{"dim":[)"
       R"({"size":"2"},{"size":"2"}]},"floatVal":[1,2,3,4]}}}},{"name":"y","op":"_FusedMatMul",)"
-      R"("input":["x","w","w"],"attr":{"T":{"type":1},"fused_ops":{"list":{"s":["Qmlhc0FkZA==",)"
+      R"("input":["x","w","w","w"],"attr":{"T":{"type":1},"fused_ops":{"list":{"s":["Qmlhc0FkZA==",)"
       R"("UHJlbHU="]}}}}]},)" +
           manifest + "}",
       R"({"modelTopology":{"model_config":{"class_name":"Sequential","config":{"name":"s","layers":[)"
