@@ -124,10 +124,11 @@ TEST(TfJs, DamagedModelsAndForeignFilesAreRefused) {
   const struct {
     std::string manifest, says, node = TfjsSum::kNode;
   } kCases[] = {
-      {tfjs_manifest(kFloats, "../shard.bin"), "no file beside it"},
-      {tfjs_manifest(kFloats, "/etc/hostname"), "no file beside it"},
-      {tfjs_manifest(kFloats, "https://example.org/a.bin"), "no file beside it"},
-      {tfjs_manifest(kFloats, "none.bin"), "which is not beside it"},
+      {tfjs_manifest(kFloats, "../shard.bin"), "it leaves the folder"},
+      {tfjs_manifest(kFloats, "/etc/hostname"), "it is absolute"},
+      {tfjs_manifest(kFloats, "https://example.org/a.bin"), "cannot be opened"},
+      {tfjs_manifest(kFloats, "link.bin"), "without following links"},
+      {tfjs_manifest(kFloats, "none.bin"), "cannot be opened"},
       {tfjs_manifest(R"("shape":[3],"dtype":"float32")"), "needs 12 bytes, its files have 10 left"},
       {tfjs_manifest(R"("shape":[-1],"dtype":"float32")"), "impossible shape"},
       {tfjs_manifest(R"("shape":[4294967296,4294967296],"dtype":"float32")"), "impossible shape"},

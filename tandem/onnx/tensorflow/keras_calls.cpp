@@ -103,36 +103,13 @@ namespace {
 
 // Dimensions of a layer's result, for files that state no shapes (Keras before 2.13,
 // TensorFlow.js); 0: not told.
-int rank_after(const KerasCall& c) {
-  constexpr std::string_view kKeep[] = {"Activation",
-                                        "ActivityRegularization",
-                                        "Add",
-                                        "AlphaDropout",
-                                        "Average",
-                                        "BatchNormalization",
-                                        "Concatenate",
-                                        "Dense",
-                                        "Dropout",
-                                        "ELU",
-                                        "GaussianDropout",
-                                        "GaussianNoise",
-                                        "GroupNormalization",
-                                        "LayerNormalization",
-                                        "LeakyReLU",
-                                        "Masking",
-                                        "Maximum",
-                                        "Minimum",
-                                        "Multiply",
-                                        "Normalization",
-                                        "PReLU",
-                                        "Permute",
-                                        "ReLU",
-                                        "Rescaling",
-                                        "Softmax",
-                                        "Subtract",
-                                        "UnitNormalization"};
+int rank_after(const KerasLayer& layer, const KerasCall& c) {
   const std::string& t = c.type;
-  if (std::find(std::begin(kKeep), std::end(kKeep), t) != std::end(kKeep)) return c.rank;
+  // What keeps the steps of its input, or joins inputs, keeps their dimensions.
+  const bool keeps = layer.mask == KerasMask::kept || layer.mask == KerasMask::merged ||
+                     layer.mask == KerasMask::joined;
+  const bool of_lines_or_images = t.find("D", t.find_first_of("123")) != t.npos;
+  if (t == "Permute" || (keeps && t != "TimeDistributed" && !of_lines_or_images)) return c.rank;
   if (t == "Flatten") return 2;
   if (t == "RepeatVector") return 3;
   if (t == "Embedding") return c.rank == 0 ? 0 : c.rank + 1;
@@ -157,7 +134,7 @@ KerasBuilder::Values KerasBuilder::build(const KerasLayer& layer, KerasCall& c) 
   if (c.rank == 0 && !c.inputs.empty()) c.rank = ranks_[c.inputs[0]];
   const bool first = c.text("data_format", "channels_last") == "channels_first";
   if (first && layer.images == KerasImages::none) lacks(c, "channels_first");
-  const int rank = rank_after(c);
+  const int rank = rank_after(layer, c);
   const Values out = first ? call_images(layer, c) : (this->*layer.build)(c);
   if (out.size() == 1) ranks_[out[0]] = rank;
   pass_mask(layer, c, out);

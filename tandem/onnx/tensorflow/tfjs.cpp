@@ -39,9 +39,7 @@ TfPort port_of(const std::string& key, const Json& info) {
   if (const Json* dims = p.type.has_shape ? shape->find("dim") : nullptr; dims && dims->as_array())
     for (const Json& d : *dims->as_array()) {
       const Json* size = d.find("size");
-      const std::string text = io::text_of(size);
-      const int64_t n = !size ? -1 : size->as_int() ? *size->as_int() : std::atoll(text.c_str());
-      p.type.dims.push_back(n < 0 ? -1 : n);
+      p.type.dims.push_back(size ? std::max<int64_t>(tfjs_integer(*size), -1) : -1);
     }
   if (p.type.dims.size() > static_cast<size_t>(kMaxRank))
     TD_FAIL(Format, "the tensor '{}' has too many dimensions", p.tensor);

@@ -10,6 +10,7 @@
 #include "tandem/base/budget.h"
 #include "tandem/io/protobuf.h"
 #include "tandem/io/tensorflow/tensor_bundle.h"
+#include "tandem/onnx/tensorflow/keras_internal.h"
 #include "tandem/onnx/tensorflow/tfjs_internal.h"
 
 namespace tandem::onnx {
@@ -17,14 +18,6 @@ namespace {
 
 using io::Json;
 using io::ProtoWriter;
-
-// Numbers of 64 bits are texts in this mapping.
-int64_t integer_of(const Json& j) {
-  if (j.as_int()) return *j.as_int();
-  int64_t v = 0;
-  if (const std::string* s = j.as_string()) std::from_chars(s->data(), s->data() + s->size(), v);
-  return v;
-}
 
 /// Adds one node after the other to the message that holds them.
 class GraphWriter {
@@ -36,7 +29,7 @@ class GraphWriter {
     ProtoWriter graph;
     nodes(topology.find("node"), "", graph, 1);
     if (const Json* library = topology.find("library"))
-      for (const Json& f : list(library->find("function"))) functions(f);
+      for (const Json& f : keras_entries(library->find("function"))) functions(f);
     if (!library_.str().empty()) graph.add_message(2, library_);
     return graph.take();
   }
@@ -44,11 +37,6 @@ class GraphWriter {
  private:
   [[noreturn]] void fail(const std::string& node, const std::string& why) const {
     TD_FAIL(Format, "'{}': the node '{}' {}", what_, node, why);
-  }
-  static const std::vector<Json>& list(const Json* j) {
-    static const std::vector<Json> none;
-    const Json::Array* a = j ? j->as_array() : nullptr;
-    return a ? *a : none;
   }
   std::string bytes_of(const Json& j, const std::string& node) const {
     const std::optional<std::string> out = from_base64(io::text_of(&j));
@@ -58,9 +46,9 @@ class GraphWriter {
 
   static ProtoWriter shape_of(const Json& j) {
     ProtoWriter out;
-    for (const Json& d : list(j.find("dim"))) {
+    for (const Json& d : keras_entries(j.find("dim"))) {
       ProtoWriter dim;
-      if (const Json* size = d.find("size")) dim.add_int(1, integer_of(*size));
+      if (const Json* size = d.find("size")) dim.add_int(1, tfjs_integer(*size));
       out.add_message(2, dim);
     }
     if (const Json* unknown = j.find("unknownRank"); unknown && unknown->as_bool())
@@ -89,27 +77,29 @@ class GraphWriter {
     out.add_int(1, tfjs_type(j.find("dtype")));
     if (const Json* shape = j.find("tensorShape")) out.add_message(2, shape_of(*shape));
     if (const Json* content = j.find("tensorContent")) out.add_bytes(4, bytes_of(*content, node));
-    for (const Json& v : list(j.find("floatVal")))
+    for (const Json& v : keras_entries(j.find("floatVal")))
       out.add_float(5, static_cast<float>(io::number_of(&v)));
-    for (const Json& v : list(j.find("doubleVal"))) out.add_double(6, io::number_of(&v));
-    for (const Json& v : list(j.find("stringVal"))) out.add_bytes(8, bytes_of(v, node));
+    for (const Json& v : keras_entries(j.find("doubleVal"))) out.add_double(6, io::number_of(&v));
+    for (const Json& v : keras_entries(j.find("stringVal"))) out.add_bytes(8, bytes_of(v, node));
     constexpr std::pair<const char*, uint32_t> kWhole[] = {
         {"intVal", 7}, {"int64Val", 10}, {"halfVal", 13}, {"uint32Val", 16}, {"uint64Val", 17}};
     for (const auto& [key, field] : kWhole)
-      for (const Json& v : list(j.find(key))) out.add_int(field, integer_of(v));
-    for (const Json& v : list(j.find("boolVal"))) out.add_int(11, v.as_bool() && *v.as_bool());
+      for (const Json& v : keras_entries(j.find(key))) out.add_int(field, tfjs_integer(v));
+    for (const Json& v : keras_entries(j.find("boolVal")))
+      out.add_int(11, v.as_bool() && *v.as_bool());
     return out;
   }
 
   ProtoWriter list_of(const Json& j, const std::string& node) const {
     ProtoWriter out;
-    for (const Json& v : list(j.find("s"))) out.add_bytes(2, bytes_of(v, node));
-    for (const Json& v : list(j.find("i"))) out.add_int(3, integer_of(v));
-    for (const Json& v : list(j.find("f"))) out.add_float(4, static_cast<float>(io::number_of(&v)));
-    for (const Json& v : list(j.find("b"))) out.add_int(5, v.as_bool() && *v.as_bool());
-    for (const Json& v : list(j.find("type"))) out.add_int(6, tfjs_type(&v));
-    for (const Json& v : list(j.find("shape"))) out.add_message(7, shape_of(v));
-    for (const Json& v : list(j.find("func"))) out.add_message(9, function_name(v));
+    for (const Json& v : keras_entries(j.find("s"))) out.add_bytes(2, bytes_of(v, node));
+    for (const Json& v : keras_entries(j.find("i"))) out.add_int(3, tfjs_integer(v));
+    for (const Json& v : keras_entries(j.find("f")))
+      out.add_float(4, static_cast<float>(io::number_of(&v)));
+    for (const Json& v : keras_entries(j.find("b"))) out.add_int(5, v.as_bool() && *v.as_bool());
+    for (const Json& v : keras_entries(j.find("type"))) out.add_int(6, tfjs_type(&v));
+    for (const Json& v : keras_entries(j.find("shape"))) out.add_message(7, shape_of(v));
+    for (const Json& v : keras_entries(j.find("func"))) out.add_message(9, function_name(v));
     return out;
   }
   static ProtoWriter function_name(const Json& j) {
@@ -122,7 +112,7 @@ class GraphWriter {
     ProtoWriter out;
     if (const Json* v = j.find("list")) out.add_message(1, list_of(*v, node));
     if (const Json* v = j.find("s")) out.add_bytes(2, bytes_of(*v, node));
-    if (const Json* v = j.find("i")) out.add_int(3, integer_of(*v));
+    if (const Json* v = j.find("i")) out.add_int(3, tfjs_integer(*v));
     if (const Json* v = j.find("f")) out.add_float(4, static_cast<float>(io::number_of(v)));
     if (const Json* v = j.find("b")) out.add_int(5, v->as_bool() && *v->as_bool());
     if (const Json* v = j.find("type")) out.add_int(6, tfjs_type(v));
@@ -172,7 +162,8 @@ class GraphWriter {
     const Json* own = attributes ? attributes->find("fused_ops") : nullptr;
     std::vector<std::string> steps;
     if (own && own->find("list"))
-      for (const Json& s : list(own->find("list")->find("s"))) steps.push_back(bytes_of(s, name));
+      for (const Json& s : keras_entries(own->find("list")->find("s")))
+        steps.push_back(bytes_of(s, name));
     if (steps.empty() || inputs.size() < 2) fail(name, "has no fused_ops, or too few inputs");
     constexpr std::string_view kOwn[] = {
         "T",       "data_format", "dilations",   "explicit_paddings",
@@ -207,11 +198,11 @@ class GraphWriter {
   }
 
   void nodes(const Json* all, const std::string& scope, ProtoWriter& to, uint32_t field) {
-    for (const Json& j : list(all)) {
+    for (const Json& j : keras_entries(all)) {
       Budget::count();
       const std::string name = io::text_of(j.find("name")), op = io::text_of(j.find("op"));
       std::vector<std::string> inputs;
-      for (const Json& i : list(j.find("input"))) inputs.push_back(io::text_of(&i));
+      for (const Json& i : keras_entries(j.find("input"))) inputs.push_back(io::text_of(&i));
       constexpr std::pair<const char*, const char*> kFused[] = {
           {"_FusedConv2D", "Conv2D"},
           {"FusedDepthwiseConv2dNative", "DepthwiseConv2dNative"},
@@ -249,8 +240,8 @@ class GraphWriter {
     if (!s) TD_FAIL(Format, "'{}': a function has no signature", what_);
     const std::string name = io::text_of(s->find("name"));
     signature.add_bytes(1, name);
-    for (const Json& a : list(s->find("inputArg"))) signature.add_message(2, argument(a));
-    for (const Json& a : list(s->find("outputArg"))) signature.add_message(3, argument(a));
+    for (const Json& a : keras_entries(s->find("inputArg"))) signature.add_message(2, argument(a));
+    for (const Json& a : keras_entries(s->find("outputArg"))) signature.add_message(3, argument(a));
     out.add_message(1, signature);
     nodes(j.find("nodeDef"), name + "/", out, 3);
     for (const auto& [key, field] : {std::pair<const char*, uint32_t>{"ret", 4}, {"controlRet", 6}})
@@ -271,14 +262,27 @@ class GraphWriter {
 
 }  // namespace
 
-int64_t tfjs_type(const Json* j) {
-  if (!j) return 0;
-  const std::string* name = j->as_string();
-  if (!name) return io::whole_of(j);
+int64_t tfjs_integer(const Json& j) {
+  if (j.as_int()) return *j.as_int();
+  int64_t v = 0;
+  if (const std::string* s = j.as_string()) std::from_chars(s->data(), s->data() + s->size(), v);
+  return v;
+}
+
+const io::TfTypeInfo* tfjs_type_named(std::string_view name) {
   constexpr int kMostTypes = 64;
   for (int number = 1; number < kMostTypes; ++number)
-    if (const io::TfTypeInfo* t = io::find_tf_type(number); t && *name == t->proto) return number;
-  return 0;
+    if (const io::TfTypeInfo* t = io::find_tf_type(number);
+        t && (name == t->name || name == t->proto))
+      return t;
+  return nullptr;
+}
+
+int64_t tfjs_type(const Json* j) {
+  const std::string* name = j ? j->as_string() : nullptr;
+  if (!name) return io::whole_of(j);
+  const io::TfTypeInfo* t = tfjs_type_named(*name);
+  return t ? t->number : 0;
 }
 
 std::string tfjs_graph_bytes(const Json& topology,

@@ -6,9 +6,11 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/io/json.h"
+#include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/onnx/tensorflow/tensorflow_internal.h"
 
 namespace tandem::onnx {
@@ -35,6 +37,10 @@ std::vector<TfjsWeight> read_tfjs_weights(const io::Json& manifest, const std::s
 std::string tfjs_graph_bytes(const io::Json& topology,
                              const std::map<std::string, const TfjsWeight*>& weights,
                              const std::string& what);
+/// A whole number, which protobuf's JSON writes as a text where it has 64 bits; else 0.
+int64_t tfjs_integer(const io::Json& j);
+/// The type that is called "float32", in graphs "DT_FLOAT"; nullptr: none is.
+const io::TfTypeInfo* tfjs_type_named(std::string_view name);
 /// "DT_FLOAT" or a number as types.proto has it; 0: none.
 int64_t tfjs_type(const io::Json* j);
 

@@ -7,6 +7,8 @@
 
 #include "tandem/base/budget.h"
 #include "tandem/io/tensorflow/tensor_bundle.h"
+#include "tandem/onnx/import/tensor_internal.h"
+#include "tandem/onnx/tensorflow/keras_internal.h"
 #include "tandem/onnx/tensorflow/tfjs_internal.h"
 #include "tandem/tensor/strided.h"
 
@@ -15,38 +17,15 @@ namespace {
 
 using io::Json;
 
-const std::vector<Json>& entries_of(const Json* j) {
-  static const std::vector<Json> none;
-  const Json::Array* a = j ? j->as_array() : nullptr;
-  return a ? *a : none;
-}
-
-const io::TfTypeInfo* type_named(std::string_view name) {
-  constexpr int kMostTypes = 64;
-  for (int number = 1; number < kMostTypes; ++number)
-    if (const io::TfTypeInfo* t = io::find_tf_type(number); t && name == t->name) return t;
-  return nullptr;
-}
-
-// A file beside model.json: no address, and nothing outside its folder.
-std::string read_shard(const Json& name, const std::string& folder, const std::string& what) {
-  const std::string path = io::text_of(&name);
-  const bool plain = !path.empty() && path[0] != '/' && path.find('\\') == path.npos &&
-                     path.find(':') == path.npos && ("/" + path + "/").find("/../") == path.npos &&
-                     path.find('\0') == path.npos;
-  TD_CHECK(plain, Format, "'{}': its weights lie in '{}', which is no file beside it", what, path);
-  const std::string at = folder + "/" + path;
-  TD_CHECK(file_exists(at), Io, "'{}' names the file '{}' of weights, which is not beside it", what,
-           path);
-  Budget::add_given(make_ref<MappedFile>(at)->size());
-  return read_file(at);
-}
-
 /// Reads a group's weights one after the other.
 class Group {
  public:
   Group(const Json& group, const std::string& folder, const std::string& what) : what_(what) {
-    for (const Json& p : entries_of(group.find("paths"))) bytes_ += read_shard(p, folder, what);
+    for (const Json& p : keras_entries(group.find("paths"))) {
+      const Ref<MappedFile> shard = open_external(folder, io::text_of(&p), what);
+      Budget::add_given(shard->size());
+      bytes_ += shard->view();
+    }
   }
 
   TfjsWeight next(const Json& spec) {
@@ -54,12 +33,12 @@ class Group {
     TfjsWeight w;
     w.name = io::text_of(spec.find("name"));
     const std::string dtype = io::text_of(spec.find("dtype"));
-    const io::TfTypeInfo* type = type_named(dtype);
+    const io::TfTypeInfo* type = tfjs_type_named(dtype);
     if (!type)
       TD_FAIL(Unsupported, "'{}': the weight '{}' has the type '{}'", what_, w.name, dtype);
     w.type = type->number;
     uint64_t n = 1;
-    for (const Json& d : entries_of(spec.find("shape"))) {
+    for (const Json& d : keras_entries(spec.find("shape"))) {
       const int64_t size = d.as_int() ? *d.as_int() : -1;
       if (size < 0 || __builtin_mul_overflow(n, static_cast<uint64_t>(size), &n) || n >> 40)
         fail(w, "has an impossible shape");
@@ -144,9 +123,9 @@ class Group {
 std::vector<TfjsWeight> read_tfjs_weights(const Json& manifest, const std::string& folder,
                                           const std::string& what) {
   std::vector<TfjsWeight> out;
-  for (const Json& group : entries_of(&manifest)) {
+  for (const Json& group : keras_entries(&manifest)) {
     Group g(group, folder, what);
-    for (const Json& spec : entries_of(group.find("weights"))) out.push_back(g.next(spec));
+    for (const Json& spec : keras_entries(group.find("weights"))) out.push_back(g.next(spec));
   }
   return out;
 }
