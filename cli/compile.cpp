@@ -18,8 +18,8 @@ namespace tandem::cli {
 namespace {
 
 struct CompileVerbOptions {
-  recipe::ModelSource model;
-  std::string out, shapes, target = "c99", package = edge::PhoneOptions().package;
+  CompileChoice choice;
+  std::string out, target = "c99", package = edge::PhoneOptions().package;
 };
 
 void print_memory(const edge::EdgeSource& net) {
@@ -31,7 +31,7 @@ CompiledModel compile_to_c(const CompileVerbOptions& o) {
   const std::filesystem::path source(o.out);
   TD_CHECK(source.extension() == ".c", Value,
            "'{}' is not the name of a C file\nGive one such as net.c.", o.out);
-  CompiledModel c = compile_as_c(o.model, o.shapes, {.name = source.stem().string()});
+  CompiledModel c = compile_as_c(o.choice, {.name = source.stem().string()});
   std::filesystem::path header = source;
   header.replace_extension(".h");
   write_file(source.string(), c.net.source);
@@ -43,26 +43,30 @@ CompiledModel compile_to_c(const CompileVerbOptions& o) {
 }
 
 CompiledModel compile_to_wasm(const CompileVerbOptions& o) {
-  CompiledModel c = compile_as_c(o.model, o.shapes, {});
-  const edge::WebNet web = edge::write_wasm(c.net, {}, c.model.labels);
+  CompiledModel c = compile_as_c(o.choice);
+  const edge::WebNet web =
+      edge::write_wasm(c.net, {}, {.labels = c.model.labels, .sample_rate = c.sample_rate});
   const std::filesystem::path folder(o.out);
   make_folders(folder.string());
   const auto write = [&](const char* name, const std::string& text) {
-    if (!text.empty()) write_file((folder / name).string(), text);
+    write_file((folder / name).string(), text);
   };
   write("net.wasm", web.module);
   write("net.mjs", web.script);
   write("net.d.mts", web.types);
-  write("draw.html", web.page);
-  fmt::print("{}: net.wasm, net.mjs, net.d.mts{}\n  module  {} bytes, {} beyond the weights\n",
-             folder.string(), web.page.empty() ? "" : ", draw.html", web.module.size(),
-             web.code_bytes);
+  std::string names = "net.wasm, net.mjs, net.d.mts";
+  for (const auto& [name, page] : web.pages) {
+    write(name.c_str(), page);
+    names += ", " + name;
+  }
+  fmt::print("{}: {}\n  module  {} bytes, {} beyond the weights\n", folder.string(), names,
+             web.module.size(), web.code_bytes);
   print_memory(c.net);
   return c;
 }
 
 CompiledModel compile_for_phones(const CompileVerbOptions& o) {
-  CompiledModel c = compile_as_c(o.model, o.shapes, {});
+  CompiledModel c = compile_as_c(o.choice);
   const edge::PhoneOptions options{.package = o.package};
   const edge::FolderFiles files = o.target == "android" ? edge::write_android(c.net, options)
                                                         : edge::write_apple(c.net, options);
@@ -89,9 +93,10 @@ void add_compile(CLI::App& app, int& code) {
                          "  tandem compile runs/digits-cnn -o net.c\n"
                          "  tandem compile model.onnx --shapes x:1x3x32x32 -o net.c\n"
                          "  tandem compile runs/digits-cnn --target wasm -o web\n"
+                         "  tandem compile runs/fsdd-cnn --with-preparation --target wasm -o web\n"
                          "  tandem compile runs/digits-cnn --target android -o android");
   auto o = std::make_shared<CompileVerbOptions>();
-  verb->add_option("model", o->model.model,
+  verb->add_option("model", o->choice.model.model,
                    "A run's folder, an ONNX or TFLite file, or a model's name")
       ->required();
   verb->add_option("-o,--output", o->out, "The C file, its header lies beside it; or the folder")
@@ -101,8 +106,13 @@ void add_compile(CLI::App& app, int& code) {
       ->check(CLI::IsMember({"c99", "wasm", "android", "apple"}));
   verb->add_option("--package", o->package,
                    "Of android: the package of the Java class (net.tandem)");
-  verb->add_option("--shapes", o->shapes, "Sizes of the inputs, as x:1x3x32x32; open ones are 1");
-  add_model_options(*verb, o->model);
+  verb->add_option("--shapes", o->choice.shapes,
+                   "Sizes of the inputs, as x:1x3x32x32; open ones are 1");
+  verb->add_flag(
+      "--with-preparation", o->choice.with_preparation,
+      "Take samples as they are (pixels u8, sound f32): what the run does to them before "
+      "the model is part of the net; with wasm a page for a camera or a microphone");
+  add_model_options(*verb, o->choice.model);
   verb->callback([&code, o] {
     init();
     const CompiledModel c = o->target == "wasm"  ? compile_to_wasm(*o)

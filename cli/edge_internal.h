@@ -10,10 +10,16 @@ namespace tandem::cli {
 struct CompiledModel {
   recipe::LoadedModel model;
   edge::EdgeSource net;
+  int64_t sample_rate = 0;  ///< of an input that is sound
 };
 
-/// The model of a run, a file or a name; `shapes` as --shapes takes them.
-CompiledModel compile_as_c(const recipe::ModelSource& source, const std::string& shapes,
-                           const edge::EdgeOptions& options = {});
+/// What is written of a model, and how.
+struct CompileChoice {
+  recipe::ModelSource model;
+  std::string shapes = {};        ///< as --shapes takes them
+  bool with_preparation = false;  ///< it takes samples as they are
+};
+/// The model of a run, a file or a name.
+CompiledModel compile_as_c(const CompileChoice& choice, const edge::EdgeOptions& options = {});
 
 }  // namespace tandem::cli

@@ -263,7 +263,7 @@ void print_model(const Json& j, bool all) {
 // ---- devices
 
 Json edge_as_json(const recipe::ModelSource& a, const std::string& shapes) {
-  const edge::EdgeSource net = compile_as_c(a, shapes).net;
+  const edge::EdgeSource net = compile_as_c({.model = a, .shapes = shapes}).net;
   const size_t code = edge::code_bytes(net);
   return {{"model", a.model},
           {"steps", net.steps},

@@ -101,6 +101,7 @@
 #include "tandem/recipe/predictor.h"
 #include "tandem/recipe/recipe.h"
 #include "tandem/recipe/sample_files.h"
+#include "tandem/recipe/sample_model.h"
 #include "tandem/recipe/train.h"
 #include "tandem/recipe/tune.h"
 #include "tandem/rl/rl.h"

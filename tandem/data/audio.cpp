@@ -57,39 +57,16 @@ Tensor spectrogram(const Tensor& waveform, const SpectrogramOptions& o) {
   const int64_t hop = o.hop_length ? o.hop_length : length / 2;
   TD_CHECK(n >= 1 && length >= 1 && length <= n && hop >= 1 && o.pad >= 0 && o.power > 0, Value,
            "spectrogram: n_fft {}, win_length {}, hop_length {}", n, length, hop);
-  NoGradGuard no_grad;
-  const int64_t channels = waveform.size(0), time = waveform.size(1) + 2 * o.pad;
-  const int64_t half = o.center ? n / 2 : 0;
+  const int64_t time = waveform.size(1) + 2 * o.pad, half = o.center ? n / 2 : 0;
   TD_CHECK(time > half && time + 2 * half >= n, Value,
            "spectrogram: {} samples are too few for n_fft {}", time, n);
-  std::vector<float> window(static_cast<size_t>(n));
-  double energy = 0;
-  for (int64_t i = 0; i < length; ++i) {
-    const double v = 0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(i) /
-                                          static_cast<double>(length));
-    window[static_cast<size_t>(i + (n - length) / 2)] = static_cast<float>(v);
-    energy += v * v;
-  }
-  const int64_t frames = (time + 2 * half - n) / hop + 1;
-  const std::vector<float> sound = waveform.to_vector<float>();
-  std::vector<float> cut(static_cast<size_t>(channels * frames * n));
-  float* to = cut.data();
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t f = 0; f < frames; ++f)
-      for (int64_t i = 0; i < n; ++i) {
-        int64_t at = f * hop + i - half;
-        at = at < 0 ? -at : at >= time ? 2 * (time - 1) - at : at;  // reflected at the ends
-        at -= o.pad;
-        const bool inside = at >= 0 && at < waveform.size(1);
-        *to++ = inside ? sound[static_cast<size_t>(c * waveform.size(1) + at)] *
-                             window[static_cast<size_t>(i)]
-                       : 0.0F;
-      }
-  const Tensor spectrum = fft::rfft(tensor(cut, Shape(channels, frames, n)));
+  const Tensor window = hann_window(length);
+  const Tensor spectrum =
+      stft(o.pad ? pad(waveform, {o.pad, o.pad}) : waveform, n,
+           {.hop_length = hop, .win_length = length, .window = window, .center = o.center});
   Tensor power = complex_real(spectrum).square() + complex_imag(spectrum).square();
-  if (o.normalized) power = power * (1 / energy);
-  if (o.power != 2) power = power.pow(o.power / 2);
-  return power.transpose(1, 2).contiguous();
+  if (o.normalized) power = power / window.square().sum();
+  return o.power == 2 ? power : power.pow(o.power / 2);
 }
 
 Tensor melscale_fbanks(int64_t n_freqs, const MelOptions& o) {
@@ -118,7 +95,6 @@ Tensor melscale_fbanks(int64_t n_freqs, const MelOptions& o) {
 }
 
 Tensor mel_spectrogram(const Tensor& waveform, const MelOptions& o) {
-  NoGradGuard no_grad;
   const Tensor power = spectrogram(waveform, o.spectrogram);
   return matmul(melscale_fbanks(power.size(1), o).t(), power);
 }
@@ -126,7 +102,6 @@ Tensor mel_spectrogram(const Tensor& waveform, const MelOptions& o) {
 Tensor amplitude_to_DB(const Tensor& x, const DecibelOptions& o) {
   TD_CHECK(o.amin > 0 && o.ref > 0, Value, "amplitude_to_DB: amin {} and ref {} must be positive",
            o.amin, o.ref);
-  NoGradGuard no_grad;
   const Tensor db =
       log10(maximum(x, o.amin)) * o.multiplier - o.multiplier * std::log10(std::max(o.amin, o.ref));
   return o.top_db < 0 ? db : maximum(db, db.max() - o.top_db);

@@ -100,7 +100,7 @@ compiler::Lowered lower_for_text(EdgeForward forward, std::span<const EdgePort> 
   compiler::canonicalize(p);
   compiler::merge_common(p);
   p.inference = false;  // every constant is computed now
-  compiler::fold_constants(p);
+  compiler::fold_constants_for_text(p);
   compiler::number_operands(p);
   compiler::order_pooling(p);
   compiler::remove_dead(p);

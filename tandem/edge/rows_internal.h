@@ -36,6 +36,9 @@ void emit_max_pool(const KernelCall& c, Body& to);
 void emit_avg_pool(const KernelCall& c, Body& to);
 void emit_index(const KernelCall& c, Body& to);
 void emit_lstm_cell(const KernelCall& c, Body& to);
+void emit_fft(const KernelCall& c, Body& to);
+/// Whether a line and its transform fit the stack.
+bool takes_fft(const KernelCall& c);
 
 /// A loop over the sums of a product that runs where a sum is made: its operand `sums` is that sum,
 /// the others are numbers or differ from column to column alone.
@@ -62,11 +65,13 @@ std::string write_sum_loop(const SumLoop& then, const std::string& sum, const st
                            int dimension, Lines& to);
 
 /// Functions that a body may call (rows/functions.cpp): dot products of two columns of 16-bit taps
-/// (`x, w, n, sums`), of codes and of floats (`x, w, n`), and the pieces of convolutions of floats.
+/// (`x, w, n, sums`), of codes and of floats (`x, w, n`), the pieces of convolutions of floats, and
+/// Fourier transforms (`x, scratch, roots, n`).
 inline constexpr const char *kDotsOfTaps = "tdm_dots_i16", *kDotOfBytes = "tdm_dot_u8",
                             *kDotOfSigned = "tdm_dot_i8", *kDotOfFloats = "tdm_dot_f32",
                             *kDotOfDoubles = "tdm_dot_f64", *kConvBlock = "tdm_conv_block",
-                            *kGatherTaps = "tdm_gather_taps";
+                            *kGatherTaps = "tdm_gather_taps", *kFftOfFloats = "tdm_fft_f32",
+                            *kFftOfDoubles = "tdm_fft_f64";
 /// The dot product of elements of this type.
 const char* dot_of(DType t);
 /// The text of those that `text` calls.

@@ -3,15 +3,12 @@
 // script knows that both were written together.
 #include "tandem/edge/wasm.h"
 
-#include <cmath>
-
-#include "tandem/base/base64.h"
 #include "tandem/base/files/file.h"
 #include "tandem/base/hash/hash.h"
 #include "tandem/edge/text_internal.h"
 #include "tandem/edge/toolchain_internal.h"
-#include "tandem/edge/web/draw_page_internal.h"
 #include "tandem/edge/web/loader_internal.h"
+#include "tandem/edge/web/pages_internal.h"
 
 namespace tandem::edge {
 namespace {
@@ -81,17 +78,6 @@ std::string make_module(const EdgeSource& net, const std::string& name, int32_t 
   return read_file(folder.path("net.wasm"));
 }
 
-// A string of JavaScript, also inside a page.
-std::string js_text(const std::string& s) {
-  std::string text = "\"";
-  for (const char c : s) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool plain = byte >= 0x20 && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&';
-    text += plain ? std::string(1, c) : fmt::format("\\u{:04x}", byte);
-  }
-  return text + "\"";
-}
-
 std::string js_ports(const char* name, const std::vector<EdgePort>& ports) {
   std::string s = fmt::format("export const {} = [\n", name);
   for (const EdgePort& p : ports) {
@@ -122,26 +108,9 @@ std::string ts_interface(const char* name, const std::vector<EdgePort>& ports, b
   return s + "}\n";
 }
 
-bool takes_drawings(const EdgeSource& net) {
-  if (net.inputs.size() != 1 || net.outputs.size() != 1) return false;
-  const Spec &in = net.inputs[0].spec, &out = net.outputs[0].spec;
-  const int64_t n = in.shape.numel().value();
-  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(n))));
-  return in.dtype == DType::f32 && out.dtype == DType::f32 && side * side == n && side >= 8 &&
-         side <= 64;
-}
-
-std::string draw_page(const WebNet& web, std::span<const std::string> labels) {
-  std::string names;
-  for (const std::string& l : labels) names += (names.empty() ? "" : ", ") + js_text(l);
-  return kDrawPageHead + web.script + "\nconst labels = [" + names + "];\nconst moduleText = '" +
-         base64(web.module) + "';\n" + kDrawPageScript;
-}
-
 }  // namespace
 
-WebNet write_wasm(const EdgeSource& net, const EdgeOptions& options,
-                  std::span<const std::string> labels) {
+WebNet write_wasm(const EdgeSource& net, const EdgeOptions& options, const WebFacts& facts) {
   const auto signature = static_cast<int32_t>(hash_string(net.header) & 0x7fffffff);
   WebNet web;
   web.module = make_module(net, options.name, signature);
@@ -150,7 +119,7 @@ WebNet write_wasm(const EdgeSource& net, const EdgeOptions& options,
                fmt::format("const signature = {};\n", signature) + kLoaderScript;
   web.types = kNotice + ts_interface("Inputs", net.inputs, true) +
               ts_interface("Outputs", net.outputs, false) + kLoaderTypes;
-  if (takes_drawings(net)) web.page = draw_page(web, labels);
+  web.pages = web_pages(net, web, facts);
   return web;
 }
 

@@ -285,6 +285,7 @@ LoadedModel load_run(const std::string& folder, const std::string& weights, Devi
     m.inputs.push_back(std::move(port));
   }
   m.outputs.push_back({.name = "output", .shape = {-1}});
+  m.labels = run.data.facts.classes;
   m.run = [made](const std::vector<Tensor>& in) { return std::vector<Tensor>{made.predict(in)}; };
   m.opened = std::make_shared<const OpenedRun>(run);
   run_on(m, device);

@@ -48,6 +48,10 @@ void load_run_weights(nn::Module& model, const std::string& folder, RunWeights w
   }
 }
 
+std::string data_type(const OpenedRun& run) {
+  return Options(run.recipe.root.find("data"), "data", run.recipe.file).text("type", "");
+}
+
 std::optional<Preparation> preparation_of(const OpenedRun& run) {
   Options o(run.recipe.root.find("data"), "data", run.recipe.file);
   const Registry all = Registry::standard(false);

@@ -25,6 +25,8 @@ TD_API bool is_run(const std::string& folder);
 /// weights. Throws Io without weights, Unsupported for a run without a model (an agent's).
 TD_API OpenedRun open_run(const std::string& folder, const std::string& weights = "",
                           Device device = cpu);
+/// The type of its data, as its recipe has it.
+TD_API std::string data_type(const OpenedRun& run);
 /// How samples are prepared as those of its test set; nothing for data of arrays.
 TD_API std::optional<Preparation> preparation_of(const OpenedRun& run);
 

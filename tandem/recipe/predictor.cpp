@@ -11,32 +11,13 @@
 #include "tandem/recipe/compiled_forward.h"
 #include "tandem/recipe/components/characters_internal.h"
 #include "tandem/recipe/open_run.h"
+#include "tandem/recipe/sample_model.h"
 
 namespace tandem::recipe {
 
 namespace {
 
 using Outputs = std::vector<Tensor>;
-
-/// An image as torchvision's evaluation prepares it: the shorter side resized to 8/7 of the
-/// model's size (256 for 224), the middle cut out, scaled by ImageNet's means and deviations.
-Tensor imagenet_image(std::string_view bytes, const std::string& name,
-                      const std::vector<int64_t>& sample) {
-  TD_CHECK(sample[0] == 3, Value, "this model takes {} channels, images have 3\nGive an .npy file.",
-           sample[0]);
-  const int64_t size = sample[1], shorter = size * 8 / 7;
-  Tensor x = io::decode_image(bytes, {}, name).to(float32).unsqueeze(0);
-  const int64_t h = x.size(2), w = x.size(3), least = std::min(h, w);
-  x = interpolate(
-      x, {.size = {std::max(h * shorter / least, size), std::max(w * shorter / least, size)},
-          .mode = "bilinear",
-          .align_corners = false,
-          .antialias = true});
-  x = x.narrow(2, (x.size(2) - size) / 2, size).narrow(3, (x.size(3) - size) / 2, size);
-  const Tensor mean = tensor({0.485f, 0.456f, 0.406f}).reshape({1, 3, 1, 1});
-  const Tensor deviation = tensor({0.229f, 0.224f, 0.225f}).reshape({1, 3, 1, 1});
-  return (x / 255 - mean) / deviation;
-}
 
 // A run's model is called as its evaluation calls it, which gives the same bits.
 bool runs_compiled(const LoadedModel& model) {
@@ -51,10 +32,6 @@ bool is_image_file(const std::string& path) {
   for (const char* end : {".png", ".jpg", ".jpeg", ".PNG", ".JPG", ".JPEG"})
     if (path.ends_with(end)) return true;
   return false;
-}
-
-std::string data_type(const OpenedRun& run) {
-  return Options(run.recipe.root.find("data"), "data", run.recipe.file).text("type", "");
 }
 
 // By the recipe's loss; where it takes any target, by the target's dtype.
@@ -169,14 +146,15 @@ struct Predictor::State {
 
   const OpenedRun* run() const { return model.opened.get(); }
 
-  // The run's way of preparing what it is given.
+  // The model's way of preparing what it is given.
   const Preparation& prepare(const std::string& name) {
     const std::lock_guard hold(preparing);
-    if (!preparation) preparation = preparation_of(*run());
-    TD_CHECK(preparation && (preparation->kind == SampleKind::image || !is_image_file(name)),
-             Unsupported,
-             "the run's data is of type '{}', whose samples are not images\nGive an .npy file{}.",
-             data_type(*run()), preparation ? ", or a file of what it was trained on" : "");
+    if (!preparation) preparation = preparation_of(model);
+    TD_CHECK(
+        preparation->kind == SampleKind::image || !is_image_file(name), Unsupported,
+        "the run's data is of type '{}', whose samples are not images\nGive an .npy file, or a "
+        "file of what it was trained on.",
+        data_type(*run()));
     return *preparation;
   }
 
@@ -293,20 +271,6 @@ Prediction Predictor::answer(const std::vector<Tensor>& outputs, const PreparedB
 PreparedBatch Predictor::prepare(std::string_view bytes, const std::string& name) {
   const NoGradGuard no_grad;
   const std::vector<ModelPort>& ports = state_->model.inputs;
-  if (!state_->run()) {
-    TD_CHECK(ports.size() == 1 && ports[0].shape.size() == 4, Value,
-             "the model does not take images\nGive an .npy or .npz file.");
-    const std::vector<int64_t>& shape = ports[0].shape;
-    // Channels come first or last.
-    const bool last = shape[3] == 3 && shape[1] != 3;
-    std::vector<int64_t> sample{shape[last ? 3 : 1], shape[last ? 1 : 2], shape[last ? 2 : 3]};
-    if (sample[0] < 0) sample[0] = 3;
-    TD_CHECK(sample[1] > 0 && sample[2] > 0, Value,
-             "the model takes images of any size\nGive --image-size.");
-    Tensor x = imagenet_image(bytes, name, sample);
-    if (last) x = x.permute({0, 2, 3, 1}).contiguous();
-    return {.fields = {x.to(ports[0].dtype)}};
-  }
   PreparedBatch prepared = state_->prepare(name).read(bytes, name);
   TD_CHECK(prepared.fields.size() == ports.size(), Internal, "{} inputs were prepared of {}",
            prepared.fields.size(), ports.size());

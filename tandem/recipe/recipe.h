@@ -99,10 +99,20 @@ struct PreparedBatch {
   /// of those here. Nothing if the preparation does not tell.
   std::optional<std::array<double, 4>> origin = {};
 };
+/// A sample after decoding: an image u8 [c, h, w], sound f32 [channels, time].
+struct SampleForm {
+  DType dtype = DType::u8;
+  std::vector<int64_t> shape = {};  ///< -1: any size
+  int64_t sample_rate = 0;          ///< of sound
+};
 /// Makes inputs of the bytes of a file in the way of the test set's samples.
 struct Preparation {
   SampleKind kind = SampleKind::image;
   std::function<PreparedBatch(std::string_view bytes, const std::string& name)> read;
+  /// The inputs of a decoded sample, by ops alone, so that a trace may hold them; empty where
+  /// samples are not tensors.
+  std::function<std::vector<Tensor>(const Tensor& sample)> inputs = {};
+  SampleForm form = {};
 };
 
 /// What a data component gives.
@@ -162,6 +172,8 @@ struct RecipeModel {
   std::function<Tensor(const Tensor& output)> image = {};
   /// And as boxes, those of at least this score.
   std::function<FoundBoxes(const Tensor& output, double score)> boxes = {};
+  /// All that `boxes` chooses from, by ops alone: boxes [k, 4] and scores [k, classes].
+  std::function<std::vector<Tensor>(const Tensor& output)> candidates = {};
   RecipeGenerator generate = {};
   /// A step with several optimizers; `step` is then train::sum_of_losses() of it.
   train::UpdateStep updates = {};

@@ -58,6 +58,14 @@ EdgeFn lookup() {
   return [=](const Tensor& x) mutable { return table((abs(x) * 2).to(DType::i64)); };
 }
 
+EdgeFn mel() {
+  const data::MelOptions o{
+      .sample_rate = 8000, .spectrogram = {.n_fft = 256, .hop_length = 100}, .n_mels = 10};
+  return [o](const Tensor& x) {
+    return data::amplitude_to_DB(data::mel_spectrogram(x, o), {.top_db = 80});
+  };
+}
+
 std::vector<EdgeCase> edge_cases() {
   return {
       {"pointwise",
@@ -109,6 +117,14 @@ std::vector<EdgeCase> edge_cases() {
        {2, 3, 5, 4},
        frozen(nn::ConvTranspose2d(3, 4, 3, {.stride = 2, .padding = 1, .output_padding = 1}))},
       {"LSTM", {5, 2, 3}, lstm()},
+      {"rfft", {3, 64, 2}, [](const Tensor& x) { return fft::rfft(x, {}, 1); }},
+      {"rfft of 45", {2, 45}, [](const Tensor& x) { return fft::rfft(x) / 45; }},
+      {"fft of 1", {3, 1, 2}, [](const Tensor& x) { return fft::fft(x); }},
+      {"fft across", {12, 3, 2}, [](const Tensor& x) { return fft::fft(x, {}, 0); }},
+      {"ifft", {2, 14, 2}, [](const Tensor& x) { return fft::ifft(x); }},
+      {"irfft", {2, 9, 2}, [](const Tensor& x) { return fft::irfft(x); }},
+      {"irfft of odd length", {9, 2, 2}, [](const Tensor& x) { return fft::irfft(x, 17, 0); }},
+      {"mel spectrogram", {1, 900}, mel()},
       {"embedding", {2, 3}, lookup()},
       {"norm folded", {2, 3, 8, 8}, normalised()},
   };

@@ -18,7 +18,8 @@ constexpr size_t kPackedGrowth = 6;      ///< a packed weight may be so much lar
 
 class ConstantFolding {
  public:
-  explicit ConstantFolding(Program& p) : p_(p), known_(p.values.size()) {
+  ConstantFolding(Program& p, bool from_nothing)
+      : p_(p), from_nothing_(from_nothing), known_(p.values.size()) {
     for (ValueId v : p.values.ids())
       if (p.values[v].origin == Origin::constant) known_[v] = p.constants[p.values[v].index];
   }
@@ -47,10 +48,10 @@ class ConstantFolding {
 
  private:
   bool foldable(const Instr& i) const {
-    if (!i.op || i.in.empty() || has_effect(i) || i.op->has(kRandom) || i.op->has(kDataSized) ||
+    if (!i.op || has_effect(i) || i.op->has(kRandom) || i.op->has(kDataSized) ||
         i.op->family == Family::control || i.makes_hidden())
       return false;
-    bool any = false;
+    bool any = from_nothing_ && i.in.empty() && i.op != &op::fill;
     size_t in = 0, out = 0;
     for (const Arg& a : i.in) {
       if (a.value == kNone) continue;
@@ -92,6 +93,7 @@ class ConstantFolding {
   }
 
   Program& p_;
+  const bool from_nothing_;
   PerValue<Tensor> known_;
 };
 
@@ -99,7 +101,8 @@ class ConstantFolding {
 
 void fold_constants(Program& p) {
   for (const Value& v : p.values)
-    if (v.origin == Origin::constant) return ConstantFolding(p).run();
+    if (v.origin == Origin::constant) return ConstantFolding(p, false).run();
 }
+void fold_constants_for_text(Program& p) { ConstantFolding(p, true).run(); }
 
 }  // namespace tandem::compiler

@@ -19,8 +19,10 @@ void expand_composites(Program& p, FunctionRef<bool(const Instr&)> whole);
 /// Identities, casts to the same dtype, views to the same shape, sums over nothing and paddings by
 /// nothing are eliminated.
 void canonicalize(Program& p);
-/// What depends on constants alone is computed now.
+/// What depends on constants alone is computed now; for text, what depends on nothing (numbers in
+/// order), too.
 void fold_constants(Program& p);
+void fold_constants_for_text(Program& p);
 /// Ratios by a number that are rounded to integers become products.
 void round_ratios(Program& p);
 /// Constants of one element beside tensors become numbers.

@@ -51,8 +51,8 @@ ImageFolder::ImageFolder(const FilePath& folder, ImageFolderOptions options)
            "ImageFolder: '{}' has no folders\nIt expects one folder per class.", folder.str());
 }
 
-Tensor ImageFolder::decode_image(std::string_view bytes, const ImageFolderOptions& options,
-                                 const std::string& name) {
+Tensor ImageFolder::decode_pixels(std::string_view bytes, const ImageFolderOptions& options,
+                                  const std::string& name) {
   NoGradGuard no_grad;
   io::ReadImageOptions read{.mode = options.mode};
   // A JPEG may be decoded smaller, but not below twice the requested size: the resize that follows
@@ -63,7 +63,13 @@ Tensor ImageFolder::decode_image(std::string_view bytes, const ImageFolderOption
   }
   Tensor x = io::decode_image(bytes, read, name);
   if (!options.size.empty()) x = resize_image(x, options.size[0], options.size[1]);
-  return to_dtype_image(x, DType::f32, true);
+  return x;
+}
+
+Tensor ImageFolder::decode_image(std::string_view bytes, const ImageFolderOptions& options,
+                                 const std::string& name) {
+  NoGradGuard no_grad;
+  return to_dtype_image(decode_pixels(bytes, options, name), DType::f32, true);
 }
 
 Example ImageFolder::read(int64_t i) const {

@@ -32,7 +32,10 @@ class TD_API ImageFolder {
   Example get(int64_t i) const;
   const std::vector<std::string>& classes() const { return classes_; }
   const std::string& file(int64_t i) const { return files_.at(static_cast<size_t>(i)).first; }
-  /// An image as samples have it, of the bytes of a file; `name` stands in messages.
+  /// An image as samples have it, of the bytes of a file; `name` stands in messages. And its
+  /// pixels, u8 [c, h, w], before they become 0..1.
+  static Tensor decode_pixels(std::string_view bytes, const ImageFolderOptions& options,
+                              const std::string& name);
   static Tensor decode_image(std::string_view bytes, const ImageFolderOptions& options,
                              const std::string& name);
   /// How often get() skipped a damaged file.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dot products of codes as functions of the file, which all products of codes share. Every form of
-// them computes the same integers: plain C, which compilers make vector code of, and the
-// instructions of ARM that multiply two pairs at once (SMLAD), which compilers do not find.
+// Functions of the file, which all bodies share. Every form of the dot products of codes computes
+// the same integers: plain C, which compilers make vector code of, and the instructions of ARM that
+// multiply two pairs at once (SMLAD), which compilers do not find.
 #include "tandem/edge/rows_internal.h"
 
 namespace tandem::edge {
@@ -169,6 +169,41 @@ static void {name}(const float *x, const int32_t *s, int32_t from, int32_t many,
 }
 )C";
 
+// Stockham's order: before a step a[q * done + j] is element j of the transform of every (n /
+// done)-th number from q on.
+constexpr const char* kFft =
+    R"C(/* The Fourier transform of the n complex numbers of x, in place; roots[k] = exp(-2 pi i k / n), b: room for n.
+   A step joins p transforms of `done` numbers to one, p the least factor of what is left. */
+static void {name}({type} *x, {type} *b, const {type} *roots, int32_t n) {
+  {type} *a = x;
+  for (int32_t left = n, done = 1; left > 1;) {
+    int32_t p = 2;
+    while (left % p != 0) p = (p + 1) * p > left ? left : p + 1;
+    left /= p;
+    for (int32_t q = 0; q < left; ++q)
+      for (int32_t j = 0; j < done; ++j)
+        for (int32_t s = 0; s < p; ++s) {
+          {type} re = a[2 * (q * done + j)], im = a[2 * (q * done + j) + 1];
+          for (int32_t r = 1, turn = 0; r < p; ++r) {
+            turn += j + done * s;
+            if (turn >= done * p) turn -= done * p;
+            const {type} *v = a + 2 * ((q + left * r) * done + j), *w = roots + 2 * turn * left;
+            re += v[0] * w[0] - v[1] * w[1];
+            im += v[0] * w[1] + v[1] * w[0];
+          }
+          b[2 * ((q * p + s) * done + j)] = re;
+          b[2 * ((q * p + s) * done + j) + 1] = im;
+        }
+    {type} *swap = a;
+    a = b;
+    b = swap;
+    done *= p;
+  }
+  if (a != x)
+    for (int32_t k = 0; k < 2 * n; ++k) x[k] = a[k];
+}
+)C";
+
 struct FileFunction {
   const char *name, *text, *type = "", *extend = "";
 };
@@ -178,7 +213,9 @@ constexpr FileFunction kFunctions[] = {{kDotsOfTaps, kTwoColumns},
                                        {kDotOfFloats, kFloats, "float"},
                                        {kDotOfDoubles, kFloats, "double"},
                                        {kConvBlock, kBlock},
-                                       {kGatherTaps, kGather}};
+                                       {kGatherTaps, kGather},
+                                       {kFftOfFloats, kFft, "float"},
+                                       {kFftOfDoubles, kFft, "double"}};
 
 }  // namespace
 

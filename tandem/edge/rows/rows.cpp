@@ -4,6 +4,7 @@
 #include "tandem/ops/conv/conv.h"
 #include "tandem/ops/conv/pool.h"
 #include "tandem/ops/index/index.h"
+#include "tandem/ops/linalg/fft.h"
 #include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/nn/rnn.h"
@@ -15,6 +16,7 @@ struct EmittedRow {
   const OpDef* op;
   Emitter emit;
   bool floats = true;  ///< takes operands of one floating type of 32 or 64 bits
+  bool (*takes)(const KernelCall&) = nullptr;  ///< and those that this says
 };
 
 void emit_sums(const KernelCall& c, Body& to) { find_product_emitter(c.op)(c, nullptr, to); }
@@ -29,6 +31,9 @@ constexpr EmittedRow kEmittedRows[] = {
     {&op::avg_pool, emit_avg_pool},
     {&op::index, emit_index, false},
     {&op::lstm_cell, emit_lstm_cell},
+    {&op::fft, emit_fft, true, takes_fft},
+    {&op::rfft, emit_fft, true, takes_fft},
+    {&op::irfft, emit_fft, true, takes_fft},
     {&op::conv_integer, emit_sums, false},
     {&op::matmul_integer, emit_sums, false},
 };
@@ -62,10 +67,10 @@ ProductEmitter find_product_emitter(const OpDef& op) {
 bool has_emitter_of_its_own(const OpDef& op) { return row_of(op) != nullptr; }
 
 Emitter find_emitter(const KernelCall& c) {
-  if (const EmittedRow* row = row_of(c.op))
-    return row->floats                           ? (takes_floats(c) ? row->emit : nullptr)
-           : c.n_in > 0 && is_f16(c.in[0].dtype) ? nullptr
-                                                 : row->emit;
+  if (const EmittedRow* row = row_of(c.op)) {
+    const bool takes = row->floats ? takes_floats(c) : c.n_in == 0 || !is_f16(c.in[0].dtype);
+    return takes && (!row->takes || row->takes(c)) ? row->emit : nullptr;
+  }
   if (c.op.reduce_expr && c.op.family == Family::reduce) return emit_reduction;
   if (c.op.reduce_expr && c.op.family == Family::scan) return emit_scan;
   const bool adds = &c.op == &op::region_put && c.get_attrs<RegionAttrs>().accumulate;

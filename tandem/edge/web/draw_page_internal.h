@@ -1,48 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page on which a person draws what a net shall recognise. It holds the net, so it opens from a
-// disk, too.
+// A page on which a person draws what a net shall recognise.
 #pragma once
 
 namespace tandem::edge {
 
-inline constexpr const char* kDrawPageHead = R"HTML(<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<title>Draw</title>
-<style>
-:root{--ink:#1d2430;--soft:#667085;--line:#d5d9df;--back:#fff;--accent:#4e79a7}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#98a2b3;--line:#3c4450;--back:#15181d;--accent:#7fb0e0}}
-body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:720px;padding:0 1em;color:var(--ink);background:var(--back)}
-main{display:flex;flex-wrap:wrap;gap:28px}
-canvas{border:1px solid var(--line);border-radius:8px;background:#000;touch-action:none}
-#small{width:84px;height:84px;image-rendering:pixelated}
-#scores{flex:1;min-width:260px}
-.row{display:grid;grid-template-columns:4em 1fr 4em;gap:8px;align-items:center;font-variant-numeric:tabular-nums}
-.row i{display:block;height:13px;border-radius:3px;background:var(--line)}
-.row.best i{background:var(--accent)}.row.best{font-weight:600}
-button{font:inherit;padding:4px 14px}p{color:var(--soft)}
+inline constexpr const char* kDrawPageBody = R"HTML(<style>
+#board{touch-action:none}#small{width:84px;height:84px;image-rendering:pixelated}
 </style>
-<h1>Draw with the mouse or a finger</h1>
 <main>
 <div><canvas id="board" width="280" height="280"></canvas>
 <p><button id="clear">Clear</button> <span id="time"></span></p>
 <canvas id="small"></canvas><p>What the net sees</p></div>
 <div id="scores"></div>
 </main>
-<script type="module">
 )HTML";
 
 inline constexpr const char* kDrawPageScript = R"JS(
-const board = document.getElementById('board');
+const board = byId('board');
 const pen = board.getContext('2d', { willReadFrequently: true });
-const small = document.getElementById('small');
-const scores = document.getElementById('scores');
+const small = byId('small');
 const [input] = inputs, [output] = outputs;
-const side = Math.sqrt(count(input));
+const side = Math.sqrt(size(input));
 small.width = small.height = side;
-const bytes = Uint8Array.from(atob(moduleText), (c) => c.charCodeAt(0));
-const net = await Net.load(bytes);
+const net = await Net.load(moduleBytes);
 
 // The smallest box around the ink, and the centre of its mass; null where nothing is drawn.
 function findInk(ink, n) {
@@ -81,34 +61,16 @@ function shrink() {
   return image;
 }
 
-function probabilities(values) {
-  const sum = values.reduce((a, b) => a + b, 0);
-  if (values.every((v) => v >= 0) && Math.abs(sum - 1) < 1e-3) return values;
-  const most = Math.max(...values), e = values.map((v) => Math.exp(v - most));
-  const total = e.reduce((a, b) => a + b, 0);
-  return e.map((v) => v / total);
-}
-
 function show() {
   const image = shrink();
-  const seen = small.getContext('2d'), pixels = seen.createImageData(side, side);
+  const sketch = small.getContext('2d'), pixels = sketch.createImageData(side, side);
   image.forEach((v, k) => pixels.data.set([255 * v, 255 * v, 255 * v, 255], 4 * k));
-  seen.putImageData(pixels, 0, 0);
+  sketch.putImageData(pixels, 0, 0);
   const start = performance.now();
-  const p = probabilities([...net.run({ [input.name]: image })[output.name]]);
-  document.getElementById('time').textContent = `${(performance.now() - start).toFixed(2)} ms`;
-  const best = p.indexOf(Math.max(...p));
-  scores.dataset.best = labels[best] ?? String(best);
-  scores.replaceChildren(...p.map((v, k) => {
-    const row = document.createElement('div'), name = document.createElement('span');
-    const bar = document.createElement('i'), percent = document.createElement('span');
-    row.className = k === best ? 'row best' : 'row';
-    name.textContent = labels[k] ?? String(k);
-    bar.style.width = `${100 * v}%`;
-    percent.textContent = `${(100 * v).toFixed(1)} %`;
-    row.append(name, bar, percent);
-    return row;
-  }));
+  const seen = input.dtype === 'uint8' ? Uint8Array.from(image, (v) => Math.round(255 * v)) : image;
+  const answer = net.run({ [input.name]: seen })[output.name];
+  byId('time').textContent = `${(performance.now() - start).toFixed(2)} ms`;
+  showClasses(answer);
 }
 
 function clear() {
@@ -132,14 +94,12 @@ const at = (event) => [event.offsetX, event.offsetY];
 board.onpointerdown = (event) => { last = at(event); board.setPointerCapture(event.pointerId); };
 board.onpointermove = (event) => { if (last) stroke([last, (last = at(event))]); };
 board.onpointerup = board.onpointercancel = () => { last = null; };
-document.getElementById('clear').onclick = clear;
+byId('clear').onclick = clear;
 clear();
 // An address may hold a drawing: #60,40,220,40,120,250 is one stroke through three points.
 const numbers = location.hash.slice(1).split(',').map(Number);
 if (numbers.length >= 4 && numbers.every(Number.isFinite))
   stroke(Array.from({ length: numbers.length >> 1 }, (_, k) => numbers.slice(2 * k, 2 * k + 2)));
-</script>
-</html>
 )JS";
 
 }  // namespace tandem::edge

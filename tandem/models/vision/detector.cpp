@@ -112,33 +112,38 @@ Tensor Detector::loss(const Tensor& output, const Tensor& boxes, const Tensor& l
   return focal.sum() / count + 2 * (apart * own).sum() / clamp_min(own.sum(), 1.0);
 }
 
-Detections Detector::decode(const Tensor& output, DetectOptions o) const {
-  NoGradGuard no_grad;
-  const int64_t h = output.size(1), w = output.size(2);
+Detector::Candidates Detector::candidates(const Tensor& output) const {
+  const Dim h = output.shape(1), w = output.shape(2);
   const Tensor score = sigmoid(narrow(output, 0, 0, o_.classes));
   const Tensor peak = max_pool2d(score.unsqueeze(0), 3, 1, 1).squeeze(0);
-  const auto s = score.to_vector<float>(), top = peak.to_vector<float>();
-  const auto reach = narrow(output, 0, o_.classes, 4).to_vector<float>();
+  const Tensor scores = where(score >= peak, score, 0.0);
+  const Tensor reach = exp(clamp(narrow(output, 0, o_.classes, 4), -4.0, 5.0));
+  const Tensor cx = centres(w).reshape({1, w}), cy = centres(h).reshape({h, 1});
+  const auto side = [&](int64_t k) { return select(reach, 0, k); };
+  const Tensor cells = stack({cx - side(0), cy - side(1), cx + side(2), cy + side(3)}, 2);
+  return {cells.flatten(0, 1) * static_cast<double>(kStride), scores.flatten(1).t()};
+}
+
+Detections Detector::decode(const Tensor& output, DetectOptions o) const {
+  NoGradGuard no_grad;
+  const Candidates all = candidates(output);
+  const int64_t cells = all.boxes.size(0);
+  const auto s = all.scores.t().contiguous().to_vector<float>();
   std::vector<std::pair<float, int64_t>> found;
   for (size_t i = 0; i < s.size(); ++i)
-    if (s[i] >= top[i] && s[i] >= static_cast<float>(o.score))
+    if (s[i] > 0 && s[i] >= static_cast<float>(o.score))
       found.emplace_back(-s[i], static_cast<int64_t>(i));
   std::sort(found.begin(), found.end());
-  std::vector<float> boxes, scores;
-  std::vector<int64_t> labels;
+  std::vector<int64_t> places, labels;
+  std::vector<float> scores;
   for (const auto& [minus, i] : found) {
-    const int64_t cell = i % (h * w);
-    const auto at = [&](int64_t k) {
-      return std::exp(std::clamp(reach[static_cast<size_t>(k * h * w + cell)], -4.0F, 5.0F));
-    };
-    const float cx = static_cast<float>(cell % w) + 0.5F, cy = static_cast<float>(cell / w) + 0.5F;
-    for (const float v : {cx - at(0), cy - at(1), cx + at(2), cy + at(3)})
-      boxes.push_back(v * static_cast<float>(kStride));
+    places.push_back(i % cells);
+    labels.push_back(i / cells);
     scores.push_back(-minus);
-    labels.push_back(i / (h * w));
   }
   const auto k = static_cast<int64_t>(scores.size());
-  Detections d{tensor(boxes, {k, 4}), tensor(scores), tensor(labels)};
+  Detections d{index_select(all.boxes, 0, tensor(places, {k})), tensor(scores, {k}),
+               tensor(labels, {k})};
   if (k == 0) return d;
   Tensor keep = batched_nms(d.boxes, d.scores, d.labels, o.overlap);
   if (keep.size(0) > o.most) keep = narrow(keep, 0, 0, o.most);

@@ -40,7 +40,13 @@ class TD_API Detector : public nn::Module {
   /// Focal loss of the centres and generalised IoU loss of the boxes. boxes f32 [n, m, 4] in
   /// pixels, labels i64 [n, m], -1 where an image has fewer than m.
   Tensor loss(const Tensor& output, const Tensor& boxes, const Tensor& labels) const;
-  /// The peaks of one image's output [classes + 4, h / 8, w / 8].
+  /// Every cell of one image's output [classes + 4, h / 8, w / 8]: its box, x1, y1, x2, y2 in
+  /// pixels, f32 [cells, 4], and scores f32 [cells, classes], 0 where it is no peak. Of ops alone.
+  struct Candidates {
+    Tensor boxes, scores;
+  };
+  Candidates candidates(const Tensor& output) const;
+  /// The best of them, those of one class that overlap left out.
   Detections decode(const Tensor& output, DetectOptions options = {}) const;
 
   /// Two convolutions and a shortcut; the first halves the size.

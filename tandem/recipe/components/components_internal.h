@@ -125,9 +125,11 @@ RecipeData array_batches(const BatchOptions& options, const AugmentOptions& augm
 /// An image for such a run: of the arrays' channels, brought to their size, 0..1 and through
 /// `test_transforms`.
 Preparation array_images(const ImageChains& chains, const RunData& run);
-/// Of images that `make` turns into f32 [c, h, w].
+/// Of images u8 [c, h, w] of this shape, which `decode` reads and `make` turns into f32 [c, h, w].
 Preparation prepared_images(
-    std::function<Tensor(std::string_view bytes, const std::string& name)> make);
+    std::vector<int64_t> shape,
+    std::function<Tensor(std::string_view bytes, const std::string& name)> decode,
+    std::function<Tensor(const Tensor& image)> make);
 /// What data.json of a run keeps under `key`. Throws Unsupported for a run from before it did.
 const io::Json& kept(const RunData& run, const char* key);
 /// `test_transforms` as images with a class go through them; nothing where there are none.

@@ -325,11 +325,14 @@ Rows::Samples records(int64_t side, uint64_t seed, D dataset) {
 Preparation record_images(const RecordSource& r, const Options& o, const RunData&) {
   TD_CHECK(!o.has("x_raw") || o.is_null("x_raw"), Unsupported,
            "the run's records are numbers (x_raw), no images\nGive an .npy file.");
+  const int64_t side = r.size > 0 ? r.size : -1;
   return prepared_images(
-      [mode = mode_of(r.mode), side = r.size, evaluated = evaluated_images(r.augment.chains)](
-          std::string_view bytes, const std::string& name) {
-        const Tensor x = io::decode_image(bytes, {.mode = mode}, name);
-        return as_evaluated(evaluated, as_numbers(sized(x, side)));
+      {r.mode == ImageColor::gray ? 1 : 3, side, side},
+      [mode = mode_of(r.mode), side = r.size](std::string_view bytes, const std::string& name) {
+        return sized(io::decode_image(bytes, {.mode = mode}, name), side);
+      },
+      [evaluated = evaluated_images(r.augment.chains)](const Tensor& x) {
+        return as_evaluated(evaluated, as_numbers(x));
       });
 }
 

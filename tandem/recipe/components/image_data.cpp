@@ -54,11 +54,19 @@ RecipeData array_batches(const BatchOptions& options, const AugmentOptions& augm
 }
 
 Preparation prepared_images(
-    std::function<Tensor(std::string_view bytes, const std::string& name)> make) {
-  return {SampleKind::image, [make = std::move(make)](std::string_view bytes, const auto& name) {
-            // In one piece of memory: kernels depend on how a tensor lies there.
-            return PreparedBatch{{stack({make(bytes, name)}).contiguous()}};
-          }};
+    std::vector<int64_t> shape,
+    std::function<Tensor(std::string_view bytes, const std::string& name)> decode,
+    std::function<Tensor(const Tensor& image)> make) {
+  // In one piece of memory: kernels depend on how a tensor lies there.
+  auto inputs = [make = std::move(make)](const Tensor& image) {
+    return std::vector<Tensor>{stack({make(image)}).contiguous()};
+  };
+  return {SampleKind::image,
+          [inputs, decode = std::move(decode)](std::string_view bytes, const auto& name) {
+            return PreparedBatch{inputs(decode(bytes, name))};
+          },
+          inputs,
+          {DType::u8, std::move(shape)}};
 }
 
 Preparation array_images(const ImageChains& chains, const RunData& run) {
@@ -70,9 +78,12 @@ Preparation array_images(const ImageChains& chains, const RunData& run) {
            "this model takes {} channels, images have 1 or 3\nGive an .npy file.", channels);
   const io::ImageMode mode = channels == 1 ? io::ImageMode::gray : io::ImageMode::rgb;
   return prepared_images(
-      [=, evaluated = evaluated_images(chains)](std::string_view bytes, const std::string& name) {
-        Tensor x = io::decode_image(bytes, {.mode = mode}, name);
-        if (x.size(1) != h || x.size(2) != w) x = data::resize_image(x, h, w);
+      {channels, h, w},
+      [=](std::string_view bytes, const std::string& name) {
+        const Tensor x = io::decode_image(bytes, {.mode = mode}, name);
+        return x.size(1) != h || x.size(2) != w ? data::resize_image(x, h, w) : x;
+      },
+      [evaluated = evaluated_images(chains)](const Tensor& x) {
         return as_evaluated(evaluated, x.to(DType::f32) / 255.0);
       });
 }
@@ -139,10 +150,15 @@ struct FolderSource {
   }
 };
 Preparation folder_images(const FolderSource& f, const Options&, const RunData&) {
-  return prepared_images([options = f.options(), evaluated = evaluated_images(f.augment.chains)](
-                             std::string_view bytes, const std::string& name) {
-    return as_evaluated(evaluated, data::ImageFolder::decode_image(bytes, options, name));
-  });
+  const int64_t side = f.size > 0 ? f.size : -1;
+  return prepared_images(
+      {3, side, side},
+      [options = f.options()](std::string_view bytes, const std::string& name) {
+        return data::ImageFolder::decode_pixels(bytes, options, name);
+      },
+      [evaluated = evaluated_images(f.augment.chains)](const Tensor& x) {
+        return as_evaluated(evaluated, data::to_dtype_image(x, DType::f32, true));
+      });
 }
 RecipeData image_folder(const FolderSource& f, const Options& o, uint64_t seed) {
   const data::ImageFolderOptions options = f.options();

@@ -81,14 +81,19 @@ struct SpeechSource {
   }
 };
 Preparation spoken(const SpeechSource& s, const Options&, const RunData&) {
-  return {SampleKind::sound, [s](std::string_view bytes, const std::string& name) {
+  auto inputs = [s](const Tensor& sound) {
+    return std::vector<Tensor>{stack({s.features(sound)}).contiguous()};
+  };
+  return {SampleKind::sound,
+          [s, inputs](std::string_view bytes, const std::string& name) {
             const io::Audio sound = io::decode_audio(bytes, {}, name);
             TD_CHECK(sound.sample_rate == s.sample_rate, Value,
                      "'{}' has {} samples a second, the model was trained on {}", name,
                      sound.sample_rate, s.sample_rate);
-            const Tensor x = data::fixed_length(sound.waveform, s.length);
-            return PreparedBatch{{stack({s.features(x)}).contiguous()}};
-          }};
+            return PreparedBatch{inputs(data::fixed_length(sound.waveform, s.length))};
+          },
+          inputs,
+          {DType::f32, {1, s.length}, s.sample_rate}};
 }
 RecipeData speech(const SpeechSource& s, const Options& o, uint64_t seed) {
   const std::string root = root_of(o, s.root, "fsdd");
@@ -178,8 +183,9 @@ BoxedOptions boxed_options(const VocSource& s) {
 
 // A small box on its way through tells where pixels come from, unless it is cut.
 Preparation boxed_images(const VocSource& s, const Options&, const RunData&) {
+  const BoxedOptions options = boxed_options(s);
   return {SampleKind::image,
-          [options = boxed_options(s)](std::string_view bytes, const std::string& name) {
+          [options](std::string_view bytes, const std::string& name) {
             const Tensor x = io::decode_image(bytes, {}, name);
             const auto w = static_cast<float>(x.size(2)), h = static_cast<float>(x.size(1));
             const std::array<float, 4> from{w * 0.4F, h * 0.4F, w * 0.5F, h * 0.5F};
@@ -196,7 +202,12 @@ Preparation boxed_images(const VocSource& s, const Options&, const RunData&) {
                          sy = (from[3] - from[1]) / (to[3] - to[1]);
             out.origin = {sx, from[0] - to[0] * sx, sy, from[1] - to[1] * sy};
             return out;
-          }};
+          },
+          [evaluated = options.evaluated](const Tensor& x) {
+            return std::vector<Tensor>{
+                stack({transformed(evaluated, {x, {}, {}, {}}).image}).contiguous()};
+          },
+          {DType::u8, {3, options.h, options.w}}};
 }
 
 Boxed read_boxed(const data::VOCDetection& files, const BoxedOptions& options) {
@@ -323,9 +334,13 @@ MaskedOptions masked_options(const ImageMaskSource& s) {
 }
 
 Preparation masked_images(const ImageMaskSource& s, const Options&, const RunData&) {
+  const MaskedOptions options = masked_options(s);
   return prepared_images(
-      [options = masked_options(s)](std::string_view bytes, const std::string& name) {
-        const Tensor x = io::decode_image(bytes, {.mode = options.mode}, name);
+      {s.mode == ImageColor::gray ? 1 : 3, -1, -1},
+      [options](std::string_view bytes, const std::string& name) {
+        return io::decode_image(bytes, {.mode = options.mode}, name);
+      },
+      [options](const Tensor& x) {
         const Tensor none = zeros({x.size(1), x.size(2)}, DType::i64);
         return options.whole(MaskedOptions::read({x, none})).x;
       });

@@ -266,6 +266,10 @@ RecipeModel detector(models::DetectorOptions d, const Options& o, const Info& in
     const models::Detections d = net->decode(output.squeeze(0), {.score = score});
     return FoundBoxes{d.boxes, d.scores, d.labels};
   };
+  m.candidates = [net](const Tensor& output) {
+    const auto all = net->candidates(output.squeeze(0));
+    return std::vector<Tensor>{all.boxes, all.scores};
+  };
   return m;
 }
 
