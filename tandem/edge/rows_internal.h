@@ -36,6 +36,7 @@ void emit_max_pool(const KernelCall& c, Body& to);
 void emit_avg_pool(const KernelCall& c, Body& to);
 void emit_index(const KernelCall& c, Body& to);
 void emit_lstm_cell(const KernelCall& c, Body& to);
+void emit_interpolate(const KernelCall& c, Body& to);
 void emit_fft(const KernelCall& c, Body& to);
 /// Whether a line and its transform fit the stack.
 bool takes_fft(const KernelCall& c);

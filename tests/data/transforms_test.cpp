@@ -445,6 +445,36 @@ TEST(Transforms, MixUpAndCutMix) {
   EXPECT_THROW(CutMix(batch, 3, 0), Error);
 }
 
+TEST(Transforms, OfEvaluationCanBeTraced) {
+  manual_seed(8);
+  const Tensor u8 = (rand({3, 24, 31}) * 255).to(DType::u8), f32 = rand({3, 24, 31});
+  const struct {
+    const char* what;
+    Transform transform;
+    const Tensor& image;
+    double apart = 0;  // levels of u8, or of 1
+  } kCases[] = {
+      {"to f32", ToDtype(DType::f32, true), u8, 1e-7},
+      {"to u8", ToDtype(DType::u8, true), f32},
+      {"crop", CenterCrop({11, 20}), u8},
+      {"crop beyond", CenterCrop({30, 20}), u8},
+      {"normalize", Compose({ToDtype(DType::f32, true), Normalize({0.4, 0.5, 0.6}, {0.2})}), u8,
+       1e-6},
+      {"smaller", Resize({12, 17}), u8, 1},
+      {"larger, cubic", Resize({40, 50}, {.interpolation = Interpolation::bicubic}), u8, 1},
+      {"smaller f32", Resize({13, 9}), f32, 1e-5},
+  };
+  for (const auto& c : kCases) {
+    const Tensor want = c.transform(c.image);
+    const Tensor got = compile([&](const Tensor& x) { return c.transform(x); })(c.image);
+    EXPECT_EQ(got.dtype(), want.dtype()) << c.what;
+    ASSERT_EQ(got.shape().to_string(), want.shape().to_string()) << c.what;
+    EXPECT_LE((got.to(DType::f32) - want.to(DType::f32)).abs().amax().item<float>(), c.apart)
+        << c.what;
+  }
+  EXPECT_THROW(compile([](const Tensor& x) { return horizontal_flip_image(x); })(u8), Error);
+}
+
 TEST(Transforms, Errors) {
   const auto text = [](auto&& f) {
     try {

@@ -58,6 +58,10 @@ EdgeFn lookup() {
   return [=](const Tensor& x) mutable { return table((abs(x) * 2).to(DType::i64)); };
 }
 
+EdgeFn resized(const InterpolateOptions& o) {
+  return [o](const Tensor& x) { return interpolate(x, o); };
+}
+
 EdgeFn mel() {
   const data::MelOptions o{
       .sample_rate = 8000, .spectrogram = {.n_fft = 256, .hop_length = 100}, .n_mels = 10};
@@ -117,6 +121,17 @@ std::vector<EdgeCase> edge_cases() {
        {2, 3, 5, 4},
        frozen(nn::ConvTranspose2d(3, 4, 3, {.stride = 2, .padding = 1, .output_padding = 1}))},
       {"LSTM", {5, 2, 3}, lstm()},
+      {"twice", {2, 3, 4, 5}, resized({.scale_factor = 2.0}), true},
+      {"nearest", {2, 3, 4, 5}, resized({.size = {7, 3}}), true},
+      {"bilinear", {1, 3, 4, 5}, resized({.size = {7, 10}, .mode = "bilinear"})},
+      {"corners",
+       {1, 2, 4, 5},
+       resized({.size = {1, 9}, .mode = "bilinear", .align_corners = true})},
+      {"bicubic", {1, 2, 6, 5}, resized({.scale_factor = 1.5, .mode = "bicubic"})},
+      {"antialias",
+       {1, 2, 16, 9},
+       resized({.size = {5, 9}, .mode = "bilinear", .antialias = true})},
+      {"trilinear", {1, 2, 3, 4, 5}, resized({.scale_factor = 2.0, .mode = "trilinear"})},
       {"rfft", {3, 64, 2}, [](const Tensor& x) { return fft::rfft(x, {}, 1); }},
       {"rfft of 45", {2, 45}, [](const Tensor& x) { return fft::rfft(x) / 45; }},
       {"fft of 1", {3, 1, 2}, [](const Tensor& x) { return fft::fft(x); }},

@@ -9,6 +9,7 @@
 
 #include "tandem/graph/backend.h"
 #include "tandem/recipe/generate.h"
+#include "tandem/recipe/sample_model.h"
 #include "tandem/recipe/train.h"
 #include "tandem/tandem.h"
 #include "tests/cli/tool_helper.h"
@@ -58,6 +59,17 @@ class Predicting : public ::testing::Test {
     const cli_test::Result r = cli_test::tool("predict " + run + " " + more + " 2>/dev/null");
     EXPECT_EQ(r.code, 0) << more;
     EXPECT_EQ(r.text, p.to_string(top)) << more;
+  }
+  // The model with its preparation gives the same for a decoded sample, and nearly so compiled.
+  static void from_sample(const std::string& run, const Tensor& sample, const Tensor& want,
+                          const std::string& shapes = "") {
+    const NoGradGuard no_grad;
+    const SampleModel s = with_preparation(load_run(run), shapes);
+    EXPECT_EQ(Shape(s.form.shape).to_string(), sample.shape().to_string());
+    EXPECT_EQ(s.form.dtype, sample.dtype());
+    EXPECT_TRUE(allclose(s.model.run({sample}).at(0), want, 1e-6, 1e-6));
+    auto compiled = compile([&](const Tensor& x) { return s.model.run({x}).at(0); });
+    EXPECT_TRUE(allclose(compiled(sample), want, 1e-5, 1e-5));
   }
   // A folder of TANDEM_DATA; empty: it is not there.
   static std::string data_folder(const char* name) {
@@ -117,6 +129,7 @@ TEST_F(Predicting, AnImage) {
   printed(run, "--input " + at("digit.png"), p);
   printed(run, "--top 2 --input " + at("digit.png"), p, 2);
   on_devices(run, [](Predictor& q) { return q.file(at("digit.png")); });
+  from_sample(run, digit, p.outputs.at(0).second);
   // Of memory, and as an array.
   EXPECT_EQ(predictor.image(digit).to_string(), p.to_string());
   EXPECT_EQ(predictor.arrays({digit.to(DType::f32) / 255.0}).to_string(), p.to_string());
@@ -213,6 +226,8 @@ TEST_F(Predicting, ASound) {
   EXPECT_EQ(p.classes[0].size(), files.classes().size());
   EXPECT_EQ(p.classes[0][0].label, files.classes()[static_cast<size_t>(p.classes[0][0].index)]);
   printed(run, "--input " + first, p);
+  from_sample(run, data::fixed_length(io::read_audio(first).waveform, 6000),
+              p.outputs.at(0).second);
   io::save_wav(rand({1, 100}), 16000, at("other.wav"));
   EXPECT_NE(error_of([&] { predictor.file(at("other.wav")); }).find("has 16000 samples a second"),
             std::string::npos);
@@ -261,6 +276,17 @@ TEST_F(Predicting, Boxes) {
     EXPECT_LT(box.corners[0], box.corners[2]);
   }
   printed(run, "--score 0.001 --input " + image, p);
+  // The likeliest cell is the best box, in pixels of the resized image.
+  const Tensor pixels = data::resize_image(io::read_image(image), 32, 64);
+  const SampleModel s = with_preparation(load_run(run));
+  const std::vector<Tensor> cells = s.model.run({pixels});
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[1].shape().to_string(), "[32, 2]");
+  const auto best = cells[1].argmax().item<int64_t>() / 2;
+  EXPECT_NEAR(cells[1].amax().item<float>(), p.boxes[0][0].score, 1e-6);
+  for (int64_t k = 0; k < 4; ++k)
+    EXPECT_NEAR(cells[0][best][k].item<float>() * (k % 2 ? 3 : 2.5),
+                p.boxes[0][0].corners[static_cast<size_t>(k)], 1e-3);
   on_devices(run, [&](Predictor& q) { return q.file(image); });
   printed(run, "--score 0.9999 --input " + image, Predictor(run, {.score = 0.9999}).file(image));
 }
@@ -309,6 +335,10 @@ TEST_F(Predicting, AMask) {
   same(p, evaluated(run).at(0));
   EXPECT_EQ(p.kind, PredictionKind::image);
   EXPECT_EQ(p.image.numel(), 16 * 24);
+  from_sample(run, io::read_image(at("m/image/2.png"), {.mode = io::ImageMode::gray}),
+              p.outputs.at(0).second, "image:1x16x24");
+  EXPECT_NE(error_of([&] { with_preparation(load_run(run)); }).find("--shapes image:1x240x320"),
+            std::string::npos);
   on_devices(run, [](Predictor& q) { return q.file(at("m/image/2.png")); });
 }
 

@@ -16,12 +16,16 @@ void check_image(const Tensor& image, const char* what) {
   TD_CHECK(image.dtype() == DType::u8 || image.dtype() == DType::f32, DType,
            "{}: an image is u8 or f32, got {}\nConvert with to_dtype_image().", what,
            to_string(image.dtype()));
-  TD_CHECK(!image.is_symbolic(), Unsupported, "{}: images have no place in a trace", what);
   TD_CHECK(image.numel() > 0, Shape, "{}: the image is empty: {}", what, image.shape().to_string());
 }
 
 Image::Image(const Tensor& image, const char* what) {
   check_image(image, what);
+  TD_CHECK(
+      !image.is_symbolic(), Unsupported,
+      "{}: has no form in a trace\nCrops, bilinear and bicubic sizes, Normalize and ToDtype have "
+      "one.",
+      what);
   c = image.size(0);
   h = image.size(1);
   w = image.size(2);
@@ -78,6 +82,7 @@ void crop_rows(const T* from, int64_t h, int64_t w, T* to, int64_t top, int64_t 
 
 Tensor crop_image(const Tensor& image, int64_t top, int64_t left, int64_t height, int64_t width) {
   detail::check_image(image, "crop");
+  if (image.is_symbolic()) return detail::traced_crop(image, top, left, height, width);
   if (tandem::detail::is_pixels(image)) {
     detail::check_new_size(height, width);
     const Tensor out = tandem::detail::new_pixels(image.size(0), height, width);
@@ -211,8 +216,11 @@ void normalize_planes(const Image& p, float* to, const std::vector<double>& mean
 
 Tensor normalize_image(const Tensor& image, const std::vector<double>& mean,
                        const std::vector<double>& std) {
+  detail::check_image(image, "normalize");
+  TD_CHECK(image.dtype() == DType::f32, DType,
+           "normalize expects f32, got u8\nPut ToDtype(f32, true) before it.");
+  if (image.is_symbolic()) return detail::traced_normalize(image, mean, std);
   const Image p(image, "normalize");
-  TD_CHECK(!p.u8, DType, "normalize expects f32, got u8\nPut ToDtype(f32, true) before it.");
   Tensor out = new_image(p.c, p.h, p.w, DType::f32);
   normalize_planes(p, pixels<float>(out), mean, std);
   return out;
@@ -220,8 +228,8 @@ Tensor normalize_image(const Tensor& image, const std::vector<double>& mean,
 
 void detail::normalize_own(Tensor& image, const std::vector<double>& mean,
                            const std::vector<double>& std) {
-  if (!image.defined() || image.dtype() != DType::f32 || !image.is_contiguous() ||
-      !image.impl()->donatable()) {
+  if (!image.defined() || image.is_symbolic() || image.dtype() != DType::f32 ||
+      !image.is_contiguous() || !image.impl()->donatable()) {
     image = normalize_image(image, mean, std);
     return;
   }
@@ -235,6 +243,7 @@ Tensor to_dtype_image(const Tensor& image, DType dtype, bool scale) {
            to_string(dtype));
   if (dtype == image.dtype()) return image;
   const float bound = scale ? 255.0F : 1.0F;
+  if (image.is_symbolic()) return detail::traced_to_dtype(image, dtype, bound);
   if (tandem::detail::is_pixels(image) && image.size(0) == 3) {
     const int64_t h = image.size(1), w = image.size(2);
     Tensor out = new_image(3, h, w, dtype);

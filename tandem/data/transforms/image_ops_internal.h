@@ -60,6 +60,12 @@ inline float linspace_at(float start, float end, int64_t n, int64_t i) {
 }
 /// image = normalize_image(image, mean, std); in place if its memory is not shared.
 void normalize_own(Tensor& image, const std::vector<double>& mean, const std::vector<double>& std);
+/// The same functions for images in a trace (image_traced.cpp).
+Tensor traced_crop(const Tensor& image, int64_t top, int64_t left, int64_t height, int64_t width);
+Tensor traced_to_dtype(const Tensor& image, DType dtype, float bound);
+Tensor traced_normalize(const Tensor& image, const std::vector<double>& mean,
+                        const std::vector<double>& std);
+Tensor traced_resize(const Tensor& image, int64_t height, int64_t width, ResizeArgs args);
 /// One value of a fill; throws Value unless it has 1 or c values.
 double fill_of(const Fill& fill, int64_t channel, int64_t c);
 

@@ -166,6 +166,7 @@ Tensor resize_image(const Tensor& image, int64_t height, int64_t width, ResizeAr
   if (height == image.size(1) && width == image.size(2)) return image;
   TD_CHECK(height > 0 && width > 0, Value, "resize: a size is positive, got {} x {}", height,
            width);
+  if (image.is_symbolic()) return detail::traced_resize(image, height, width, args);
   const bool nearest = args.interpolation == Interpolation::nearest ||
                        args.interpolation == Interpolation::nearest_exact;
   if (tandem::detail::is_pixels(image) && !nearest)

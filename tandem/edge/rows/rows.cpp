@@ -8,6 +8,7 @@
 #include "tandem/ops/matmul/integer.h"
 #include "tandem/ops/matmul/matmul.h"
 #include "tandem/ops/nn/rnn.h"
+#include "tandem/ops/vision/resample.h"
 
 namespace tandem::edge {
 namespace {
@@ -31,6 +32,7 @@ constexpr EmittedRow kEmittedRows[] = {
     {&op::avg_pool, emit_avg_pool},
     {&op::index, emit_index, false},
     {&op::lstm_cell, emit_lstm_cell},
+    {&op::interpolate, emit_interpolate},
     {&op::fft, emit_fft, true, takes_fft},
     {&op::rfft, emit_fft, true, takes_fft},
     {&op::irfft, emit_fft, true, takes_fft},

@@ -10,7 +10,7 @@ inline constexpr const char* kListenPageBody = R"HTML(<main>
 <label class="file">Choose a recording<input type="file" id="file" accept="audio/*"></label>
 <label><input type="checkbox" id="always"> listen all the time</label></p>
 <p id="say">Say a word. Sound stays on this device.</p>
-<p id="heard"></p></div>
+<p id="heard" style="font-size:1.6em"></p></div>
 <div id="scores"></div>
 </main>
 )HTML";
