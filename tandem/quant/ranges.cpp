@@ -5,9 +5,12 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
+#include <span>
 
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
+#include "tandem/ops/ops.h"
 
 namespace tandem::quant {
 namespace {
@@ -46,6 +49,23 @@ std::vector<double> grouped(const std::vector<double>& bins, size_t n, size_t le
   return out;
 }
 
+// f(values) for all elements, in the order of memory where they lie there in one piece.
+template <class F>
+void with_values(const Tensor& x, F f) {
+  std::vector<int64_t> order(static_cast<size_t>(x.dim()));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return x.stride(a) > x.stride(b); });
+  const Tensor in_order =
+      x.dtype() == DType::f32 && is_host(x.device()) ? permute(x, IntList(order)) : Tensor();
+  if (in_order.defined() && in_order.is_contiguous()) {
+    f(std::span(static_cast<const float*>(in_order.data_ptr()), static_cast<size_t>(x.numel())));
+  } else {
+    const std::vector<float> copied = x.to_vector<float>();
+    f(std::span(copied));
+  }
+}
+
 }  // namespace
 
 std::string to_string(Method m) { return kMethodNames[static_cast<size_t>(m)]; }
@@ -65,15 +85,24 @@ Method method_of(std::string_view name) {
 void Seen::see_extremes(const Tensor& x, const std::string& what) {
   if (x.numel() == 0) return;
   double low = 0, high = 0;
-  for (const float v : x.to_vector<float>()) {
+  with_values(x, [&](std::span<const float> values) {
+    float least = 0, most = 0, rest = 0;  // of numbers the rest is 0
+    for (const float v : values) {
+      least = std::min(least, v);
+      most = std::max(most, v);
+      rest += v - v;
+    }
+    const auto odd = rest == 0 ? values.end()
+                               : std::find_if_not(values.begin(), values.end(),
+                                                  [](float v) { return std::isfinite(v); });
     TD_CHECK(
-        std::isfinite(v), Value,
+        odd == values.end(), Value,
         "calibration: {} has the value {}\nQuantisation expects finite numbers: look at the data "
         "and at the network in floating point.",
-        what, v);
-    low = std::min<double>(low, v);
-    high = std::max<double>(high, v);
-  }
+        what, *odd);
+    low = least;
+    high = most;
+  });
   all_ = {std::min(all_.low, low), std::max(all_.high, high)};
   const double f = batches_ == 0 ? 1 : kAverageFactor;
   average_ = {average_.low + f * (low - average_.low), average_.high + f * (high - average_.high)};
@@ -85,10 +114,12 @@ void Seen::count(const Tensor& x) {
   const double span = all_.high - all_.low;
   if (span <= 0) return;
   const double per_unit = static_cast<double>(kBins) / span;
-  for (const float v : x.to_vector<float>()) {
-    const double at = std::clamp((v - all_.low) * per_unit, 0.0, kBins - 1.0);
-    ++bins_[static_cast<size_t>(at)];
-  }
+  with_values(x, [&](std::span<const float> values) {
+    for (const float v : values) {
+      const double at = std::clamp((v - all_.low) * per_unit, 0.0, kBins - 1.0);
+      ++bins_[static_cast<size_t>(at)];
+    }
+  });
 }
 
 std::vector<double> Seen::histogram(size_t bins) const {
