@@ -30,7 +30,9 @@ struct TfliteOptions {
 class TfliteWriter {
  public:
   /// `values`: what a run gave for every value; the model's initializers count as known.
-  TfliteWriter(const OnnxModelProto& model, std::map<std::string, OnnxValue> values);
+  /// `target`: what errors call the format that the model is written for.
+  TfliteWriter(const OnnxModelProto& model, std::map<std::string, OnnxValue> values,
+               const char* target = "TFLite");
   std::string run();
 
   // ---- values
@@ -118,6 +120,7 @@ class TfliteWriter {
   std::string file(const std::vector<int>& inputs, const std::vector<int>& outputs) const;
 
   const OnnxModelProto& model_;
+  const char* target_;
   std::map<std::string, TfliteShape> shapes_;
   std::map<std::string, OnnxType> types_;
   std::map<std::string, OnnxValue> known_;
