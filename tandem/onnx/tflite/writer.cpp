@@ -283,6 +283,7 @@ std::string TfliteWriter::file(const std::vector<int>& inputs,
     if (fresh) {
       codes.emplace_back();
       codes.back().add<int8_t>(0, static_cast<int8_t>(std::min(o.code, 127)));
+      if (o.options.custom[0]) codes.back().add_text(1, o.options.custom);
       codes.back().add<int32_t>(2, o.options.version);
       codes.back().add<int32_t>(3, o.code);
     }

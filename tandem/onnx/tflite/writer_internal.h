@@ -25,6 +25,7 @@ struct TfliteOptions {
   io::FlatWriter fields = {};
   int activation = -1;  ///< the field of a fused activation
   int version = 1;
+  const char* custom = "";  ///< the name of an operator that is not in the schema
 };
 
 class TfliteWriter {
@@ -39,6 +40,8 @@ class TfliteWriter {
   const TfliteShape& shape(const std::string& name) const { return shapes_.at(name); }
   OnnxType type(const std::string& name) const { return types_.at(name); }
   bool is_known(const std::string& name) const { return known_.count(name) > 0; }
+  /// Whether TFLite's interpreter is to run the file.
+  bool for_tflite() const { return std::string_view(target_) == "TFLite"; }
   /// Of a known value.
   Tensor tensor(const std::string& name) const { return known_.at(name).tensor(); }
   std::vector<int64_t> ints(const std::string& name) const;
