@@ -13,6 +13,7 @@
 #include "tandem/onnx/onnx.h"
 #include "tandem/onnx/tflite_export.h"
 #include "tests/io/io_helper.h"
+#include "tests/onnx/tflite_builder.h"
 #include "tests/onnx/written_nets.h"
 
 namespace tandem::onnx {
@@ -135,6 +136,43 @@ TEST_F(TfJsExport, FilesOfTfliteKeepTheirNames) {
   EXPECT_LT(export_tfjs_file(tflite, {}, path_).largest_error, 0) << "nothing to compare with";
 }
 
+// Files that others wrote: a network of floats, one of codes, and what has no form.
+TEST_F(TfJsExport, FilesThatOthersWrote) {
+  const std::string tflite = folder_ / "net.tflite";
+  const Tensor x = tflite_pattern({1, 5, 5, 2}) * 0.5;
+  write_file(tflite, tflite_network());
+  EXPECT_LT(export_tfjs_file(tflite, {&x, 1}, path_).relative_error, 1e-6);
+  const Tensor codes = (tflite_pattern({1, 5, 5, 2}) * 20).to(DType::i8);
+  write_file(tflite, tflite_codes());
+  const auto report = export_tfjs_file(tflite, {&codes, 1}, path_);
+  EXPECT_LT(report.relative_error, 0.1);
+  EXPECT_EQ(OnnxModel::load(path_).inputs()[0].type.elem, OnnxType::f32);
+  const auto refused = [&](const std::string& content, ErrorKind kind) {
+    write_file(tflite, content);
+    return thrown([&] { export_tfjs_file(tflite, {}, path_); }, kind);
+  };
+  const std::string said = refused(tflite_recurrent(true), ErrorKind::Unsupported);
+  EXPECT_TRUE(has(said, "has no form in TensorFlow.js: 1 BIDIRECTIONAL_SEQUENCE_RNN")) << said;
+  refused(tflite_branches(), ErrorKind::Unsupported);
+  const std::string whole = tflite_network();
+  refused(whole.substr(0, whole.size() / 2), ErrorKind::Format);
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"group1-shard1of1.bin", "model.json", "net.tflite"}));
+}
+
+TEST_F(TfJsExport, NamesOfPortsStayApart) {
+  const Tensor in[] = {tflite_pattern({2, 3}), tflite_pattern({2, 3}) * 3};
+  const auto report = export_tfjs_function(
+      [](std::span<const Tensor> x) {
+        return std::vector<Tensor>{x[0] - x[1], x[0] * x[1]};
+      },
+      in, path_, {.input_names = {"a b", "a_b"}, .output_names = {"../y", "a:b"}});
+  EXPECT_EQ(report.largest_error, 0);
+  const OnnxModel back = OnnxModel::load(path_);
+  EXPECT_EQ(back.inputs()[0].name + "|" + back.inputs()[1].name, "a b|a_b");
+  EXPECT_EQ(back.outputs()[0].name + "|" + back.outputs()[1].name, "../y|a:b");
+}
+
 // Layers of codes become layers of floats: the result is not rounded to steps of 0.05.
 TEST_F(TfJsExport, CodesBecomeFloats) {
   const Tensor x = tflite_pattern({1, 4, 6, 6});
@@ -158,6 +196,12 @@ TEST_F(TfJsExport, RefusalsNameWhatTheyRefuse) {
   EXPECT_TRUE(has(refused(twice, path_, {.quantize = "int4"}, ErrorKind::Value), "'int4'"));
   EXPECT_TRUE(has(refused(twice, folder_ / "net.js", {}, ErrorKind::Value), "ends with .json"));
   EXPECT_TRUE(has(refused(twice, path_, {.shard_bytes = 0}, ErrorKind::Value), "0 bytes"));
+  const auto small = [](const Tensor& v) { return (v * 100).to(DType::u8).to(DType::f32); };
+  EXPECT_TRUE(has(refused(small, path_, {}, ErrorKind::Unsupported), "becomes uint8, which"));
+  const auto large = [](const Tensor& v) {
+    return (v.to(DType::i64) * constant(full(Shape(), int64_t{1} << 40, DType::i64))).sum();
+  };
+  EXPECT_TRUE(has(refused(large, path_, {}, ErrorKind::Unsupported), "beyond 32 bits"));
   EXPECT_EQ(names(), std::vector<std::string>());
   write_file(folder_ / "file", "no folder");
   refused(twice, folder_ / "file/model.json", {}, ErrorKind::Io);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "tandem/onnx/tflite/builder_internal.h"
+#include "tandem/onnx/tflite/codes_internal.h"
 #include "tandem/ops/ops.h"
 
 namespace tandem::onnx {
@@ -20,8 +20,21 @@ OnnxAttributes graph_window(const TfliteCall& c, int dilation) {
           onnx_text("padding", c.padding(0))};
 }
 
+// A bias of codes without scales of its own counts in steps of x's scale times the weight's.
 std::string biased(const TfliteCall& c, std::string y) {
-  return c.has(2) ? c.tf("BiasAdd", {std::move(y), c.wide(2)}) : y;
+  if (!c.has(2)) return y;
+  const TfliteTensor &x = c.tensor(0), &w = c.tensor(1), &b = c.tensor(2);
+  std::string bias;
+  if (b.scales.scale.empty() && x.is_quantised() && w.is_quantised() && c.is_constant(2)) {
+    TfliteScales steps = w.scales;
+    for (float& s : steps.scale) s *= scale_of(x);
+    std::fill(steps.zero.begin(), steps.zero.end(), 0);
+    steps.axis = 0;
+    bias = c.b.constant(b.name, OnnxValue(tflite_numbers(c.constant(2).tensor(), steps)));
+  } else {
+    bias = c.wide(2);
+  }
+  return c.tf("BiasAdd", {std::move(y), std::move(bias)});
 }
 
 }  // namespace
