@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants as the shards of a TensorFlow.js model hold them.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

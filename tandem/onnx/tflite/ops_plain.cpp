@@ -31,6 +31,8 @@ void tflite_softmax(TfliteCall& c) {
   c.set(0, c.tf("Softmax", {beta == 1 ? c.x(0) : c.tf("Mul", {c.x(0), c.number(beta)})}));
 }
 void tflite_cast(TfliteCall& c) {
+  if (c.b.for_graph() && (c.tensor(0).is_quantised() || c.result(0).is_quantised()))
+    c.lacks("a cast of codes");
   c.set(0, c.tf("Cast", {c.x(0)}, {onnx_int("DstT", static_cast<int64_t>(c.result(0).type))}));
 }
 void tflite_reduce(TfliteCall& c) {
