@@ -10,6 +10,7 @@
 #include "tandem/graph/context.h"
 #include "tandem/io/safetensors.h"
 #include "tandem/onnx/export.h"
+#include "tandem/onnx/tfjs_export.h"
 #include "tandem/onnx/tflite_export.h"
 #include "tandem/quant/qat.h"
 #include "tandem/recipe/open_run.h"
@@ -156,6 +157,23 @@ OnnxFile write_tflite(const ModelSource& source, const std::string& out, const O
       },
       random_inputs(model), out,
       {.input_names = names.input_names, .output_names = names.output_names});
+  return {fmt::format("{}: {}", out, r.to_string()), model.random_weights};
+}
+
+OnnxFile write_tfjs(const ModelSource& source, const std::string& out, const OnnxFileOptions& o,
+                    const std::string& quantize) {
+  LoadedModel model = load_any(source);
+  const onnx::OnnxExportOptions names = export_options(model, o, false);
+  const onnx::TfjsExportOptions options{
+      .input_names = names.input_names, .output_names = names.output_names, .quantize = quantize};
+  const std::vector<Tensor> examples = random_inputs(model);
+  const auto run = [&](std::span<const Tensor> x) {
+    NoGradGuard no_grad;
+    return model.run({x.begin(), x.end()});
+  };
+  const auto r = source.model.ends_with(".tflite")
+                     ? onnx::export_tfjs_file(source.model, examples, out, options)
+                     : onnx::export_tfjs_function(run, examples, out, options);
   return {fmt::format("{}: {}", out, r.to_string()), model.random_weights};
 }
 

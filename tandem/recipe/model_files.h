@@ -35,6 +35,10 @@ TD_API OnnxFile write_onnx(const ModelSource& source, const std::string& out,
 /// TFLite has no form for.
 TD_API OnnxFile write_tflite(const ModelSource& source, const std::string& out,
                              const OnnxFileOptions& options = {});
+/// The same as a model of TensorFlow.js: `out` (model.json) and its weights beside it. `quantize`:
+/// as in onnx::TfjsExportOptions. A .tflite file keeps its open sizes.
+TD_API OnnxFile write_tfjs(const ModelSource& source, const std::string& out,
+                           const OnnxFileOptions& options = {}, const std::string& quantize = "");
 /// A run's folder, or what load_model() takes.
 TD_API LoadedModel load_any(const ModelSource& source);
 /// The names of the model's inputs and outputs and, if `open`, its open dimensions; sets the sizes

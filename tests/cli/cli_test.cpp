@@ -232,6 +232,28 @@ TEST_F(Tool, ConvertsModelsToOnnx) {
   EXPECT_TRUE(has(r.text, "--weights")) << r.text;
 }
 
+TEST_F(Tool, ConvertsModelsToTensorFlowJs) {
+  const std::string dir = ::testing::TempDir() + "cli_tfjs/", net = dir + "net.onnx ";
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directories(dir);
+  ASSERT_EQ(tool("convert lenet " + net + ">/dev/null 2>&1").code, 0);
+  Result r = tool("convert " + net + dir + "web/model.json 2>&1");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "1 file of weights; read back: largest error")) << r.text;
+  const std::string fixed = "--shapes x:1x1x28x28 >/dev/null";
+  EXPECT_EQ(tool("verify " + net + dir + "web/model.json --atol 1e-5 " + fixed).code, 0);
+  ASSERT_EQ(tool("convert " + net + dir + "net.tflite >/dev/null").code, 0);
+  EXPECT_EQ(tool("convert " + dir + "net.tflite " + dir + "of/net.json >/dev/null").code, 0);
+  EXPECT_EQ(tool("verify " + net + dir + "of/net.json --atol 1e-5 " + fixed).code, 0);
+  EXPECT_EQ(tool("convert " + net + dir + "web/model.json --quantize uint8 >/dev/null").code, 0);
+  EXPECT_LT(std::filesystem::file_size(dir + "web/group1-shard1of1.bin"), 70000u);
+  for (const std::string& wrong : {dir + "x.onnx --quantize uint8", dir + "x.json --quantize u8"}) {
+    r = tool("convert " + net + wrong + " 2>&1");
+    EXPECT_EQ(r.code, 1) << r.text;
+    EXPECT_TRUE(has(r.text, "TensorFlow.js") || has(r.text, "float16, uint8")) << r.text;
+  }
+}
+
 // Heads and inputs of a folder keep their names.
 TEST_F(Tool, FoldersNameTheirInputsAndOutputs) {
   const std::string dir = ::testing::TempDir(), out = dir + "cli_qa.npz",

@@ -6,6 +6,7 @@
 #include "tandem/base/budget.h"
 #include "tandem/onnx/import/rows.h"
 #include "tandem/onnx/tensorflow/tensorflow_internal.h"
+#include "tandem/onnx/tensorflow/tfjs_write_internal.h"
 #include "tandem/onnx/tflite/builder_internal.h"
 #include "tandem/onnx/tflite/codes_internal.h"
 #include "tandem/ops/ops.h"
@@ -97,7 +98,7 @@ std::string TfliteCall::activated(std::string name, int64_t activation) const {
     case 1:
       return tf("Relu", {name});
     case 2:
-      return onnx("Clip", {name, number(-1), number(1)});
+      return tf("ClipByValue", {name, number(-1), number(1)});
     case 3:
       return tf("Relu6", {name});
     case 4:
@@ -105,6 +106,15 @@ std::string TfliteCall::activated(std::string name, int64_t activation) const {
     default:
       lacks(fmt::format("the fused activation {}", activation));
   }
+}
+std::string TfliteCall::in_range(size_t i, std::string name) const {
+  const TfliteTensor& t = result(i);
+  if (t.scales.scale.size() != 1) return name;
+  const TfliteRange r = tflite_range(*this, t, 0);
+  const Tensor bounds =
+      tflite_numbers(tandem::tensor(std::vector<int64_t>{r.low, r.high}), t.scales);
+  const std::vector<float> v = bounds.to_vector<float>();
+  return tf("ClipByValue", {std::move(name), number(v[0]), number(v[1])});
 }
 void TfliteCall::set(size_t i, std::string name) const {
   if (i >= op.out.size() || op.out[i] < 0) return;
@@ -115,6 +125,8 @@ void TfliteCall::set(size_t i, std::string name) const {
     name = onnx("Clip", {name, bound(r.low), bound(r.high)});
   } else {
     name = activated(std::move(name), activation);
+    if (b.for_graph() && row.codes == TfliteCodes::numbers && result(i).is_quantised())
+      name = in_range(i, std::move(name));
   }
   b.set_value(scope, op.out[i], std::move(name), as_numbers);
 }
@@ -182,7 +194,7 @@ std::string TfliteBuilder::value(TfliteScope& s, int32_t tensor, bool as_numbers
                        s.graph.name));
     name = constant(t.name, tflite_constant(t, what_));
   }
-  if (!as_numbers || !t.is_quantised()) return name;
+  if (!as_numbers || !t.is_quantised() || (for_graph_ && !constant_of(name))) return name;
   const auto found = numbers_.find(name);
   if (found != numbers_.end()) return found->second;
   std::string real;
@@ -198,7 +210,7 @@ std::string TfliteBuilder::value(TfliteScope& s, int32_t tensor, bool as_numbers
 void TfliteBuilder::set_value(TfliteScope& s, int32_t tensor, std::string name, bool from_numbers) {
   const auto i = static_cast<size_t>(tensor);
   const TfliteTensor& t = s.graph.tensors[i];
-  if (from_numbers && t.is_quantised()) {
+  if (from_numbers && t.is_quantised() && !for_graph_) {
     OnnxAttributes a = tflite_attributes(t.scales);
     a.push_back(onnx_int("to", static_cast<int64_t>(t.type)));
     name = node("Quantize", kOnnxTflite, {name}, 1, std::move(a), t.name)[0];
@@ -240,7 +252,7 @@ OnnxPort TfliteBuilder::port(const std::string& name) const {
 }
 OnnxPort TfliteBuilder::port_of(const TfliteTensor& t, const std::string& name) const {
   OnnxPort p = port(name);
-  p.type.elem = t.type;
+  p.type.elem = for_graph_ && t.is_quantised() ? OnnxType::f32 : t.type;
   p.type.has_shape = t.has_shape;
   p.type.dims =
       t.signature.size() == t.shape.size() && !t.signature.empty() ? t.signature : t.shape;
@@ -308,12 +320,27 @@ void TfliteBuilder::run_ops(TfliteScope& s) {
       });
     };
     if (codes(op.in) || codes(op.out)) {
-      if (row->exact && row->exact(c)) continue;
-      c.as_numbers = row->codes == TfliteCodes::numbers;
-      if (row->codes == TfliteCodes::moved) c.as_numbers = !same_scales(c);
+      if (!for_graph_ && row->exact && row->exact(c)) continue;
+      c.as_numbers = for_graph_ || row->codes == TfliteCodes::numbers;
+      if (row->codes == TfliteCodes::moved) c.as_numbers = for_graph_ || !same_scales(c);
     }
-    row->build(c);
+    const size_t before = graph().nodes.size();
+    (for_graph_ && row->graph ? row->graph : row->build)(c);
+    const auto& nodes = graph().nodes;
+    if (for_graph_ && !std::all_of(nodes.begin() + static_cast<std::ptrdiff_t>(before), nodes.end(),
+                                   [](const OnnxNode& n) { return find_tfjs_op(n); }))
+      ++foreign_[tflite_name(op)];
   }
+}
+
+void TfliteBuilder::check_graph() const {
+  std::string list;
+  for (const auto& [op, n] : foreign_)
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", n, op);
+  TD_CHECK(list.empty(), Unsupported, "{} of the model's operators {} no form in TensorFlow.js: {}",
+           foreign_.size(), foreign_.size() == 1 ? "has" : "have", list);
+  for (const auto& [name, v] : variables)
+    TD_CHECK(v.input.empty(), Unsupported, "the variable '{}' has no form in TensorFlow.js", name);
 }
 
 void TfliteBuilder::count_unknown(uint32_t index, std::set<uint32_t>& seen,
@@ -381,6 +408,7 @@ OnnxModelProto TfliteBuilder::run(uint32_t index, const TfliteSignature* signatu
   }
   for (const int32_t i : from.outputs) out_names.push_back(unique(name_of(i, false)));
   const Names out = call(index, in);
+  if (for_graph_) check_graph();
   for (size_t i = 0; i < out.size(); ++i) {
     OnnxNode n;
     n.op = "Identity";

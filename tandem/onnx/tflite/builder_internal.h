@@ -37,6 +37,8 @@ struct TfliteRow {
   TfliteCodes codes = TfliteCodes::numbers;
   /// Computes codes from codes, as TFLite's reference kernels do; false: not those of this call.
   bool (*exact)(TfliteCall&) = nullptr;
+  /// In place of `build` for a graph of TensorFlow.js, if that gives nodes which are not its ops.
+  void (*graph)(TfliteCall&) = nullptr;
 };
 
 /// One run of a subgraph: where its tensors' values are.
@@ -91,6 +93,8 @@ struct TfliteCall {
   /// The result i of a row that has clamped it.
   void set_codes(size_t i, std::string name) const;
   std::string activated(std::string name, int64_t activation) const;
+  /// Within what the codes of result i reach.
+  std::string in_range(size_t i, std::string name) const;
   [[noreturn]] void lacks(const std::string& what) const;
 };
 
@@ -127,18 +131,30 @@ bool tflite_hard_swish_codes(TfliteCall& c);
 bool tflite_lstm_codes(TfliteCall& c);
 bool tflite_curve_codes(TfliteCall& c);
 bool tflite_softmax_codes(TfliteCall& c);
+
+// ---- rows as ops of TensorFlow.js (ops_graph.cpp)
+void tflite_graph_conv(TfliteCall& c);
+void tflite_graph_depthwise(TfliteCall& c);
+void tflite_graph_matrix(TfliteCall& c);
+void tflite_graph_gelu(TfliteCall& c);
+void tflite_graph_hard_swish(TfliteCall& c);
+void tflite_graph_prelu(TfliteCall& c);
+
 /// The schema's name of an operator.
 std::string tflite_name(const TfliteOp& op);
 
 class TfliteBuilder {
  public:
-  TfliteBuilder(const TfliteModel& model, std::string what)
-      : file_(model), what_(std::move(what)) {}
+  /// `for_graph`: nodes of TensorFlow.js's ops alone, on real numbers: those that codes stand for,
+  /// within the codes' range.
+  TfliteBuilder(const TfliteModel& model, std::string what, bool for_graph = false)
+      : file_(model), what_(std::move(what)), for_graph_(for_graph) {}
   /// The graph of a subgraph. `signature`: what its ports are called, or nullptr.
   OnnxModelProto run(uint32_t graph, const TfliteSignature* signature);
 
   // ---- for rows
   const std::string& what() const { return what_; }
+  bool for_graph() const { return for_graph_; }
   [[noreturn]] void fail(const std::string& reason) const;
   const TfliteModel& file() const { return file_; }
   Names node(const char* op, const char* domain, Names in, size_t out, OnnxAttributes attributes,
@@ -171,6 +187,7 @@ class TfliteBuilder {
 
  private:
   void run_ops(TfliteScope& s);
+  void check_graph() const;
   void check_known() const;
   void count_unknown(uint32_t graph, std::set<uint32_t>& seen,
                      std::map<std::string, int64_t>& found) const;
@@ -180,6 +197,8 @@ class TfliteBuilder {
 
   const TfliteModel& file_;
   const std::string what_;
+  const bool for_graph_;
+  std::map<std::string, int64_t> foreign_;  ///< operators with nodes that a graph has no ops for
   OnnxModelProto model_;
   std::vector<OnnxGraph*> stack_;
   std::set<std::string> used_;

@@ -68,6 +68,10 @@ struct TfliteModel {
   std::vector<std::pair<std::string, std::string_view>> metadata;
 };
 
+/// The signature of that name; "": "serving_default", else the first subgraph's or nullptr. Throws
+/// Value where there is none.
+const TfliteSignature* find_tflite_signature(const TfliteModel& m, const std::string& wanted,
+                                             const std::string& what);
 /// The element type of the schema's number; undefined for variants and resources.
 OnnxType tflite_type(int64_t number);
 /// Throws Format where the file is broken. What it returns points into the document.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators that published models have, by name.
+// Custom operators, by name: those that published models have, and an op of TensorFlow's own.
 #include <cstring>
 
 #include "tandem/io/flexbuffer.h"
@@ -43,12 +43,15 @@ void tflite_detections(TfliteCall& c) {
   for (size_t i = 0; i < out.size(); ++i) c.set(i, out[i]);
 }
 
+void tflite_erf(TfliteCall& c) { c.set(0, c.tf("Erf", {c.x(0)})); }
+
 }  // namespace
 
 std::span<const TfliteRow> tflite_custom_rows() {
   static constexpr TfliteRow kRows[] = {
       {kTfliteCustom, "Convolution2DTransposeBias", tflite_conv_transpose_bias},
       {kTfliteCustom, "TFLite_Detection_PostProcess", tflite_detections},
+      {kTfliteCustom, "FlexErf", tflite_erf},
   };
   return kRows;
 }

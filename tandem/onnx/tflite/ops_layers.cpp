@@ -23,7 +23,7 @@ std::string TfliteCall::wide(size_t i) const {
 std::string TfliteCall::turned(size_t i, const std::vector<int64_t>& order) const {
   const std::string name = wide(i);
   const OnnxValue* v = b.constant_of(name);
-  if (!v) return onnx("Transpose", {name}, {onnx_ints("perm", order)});
+  if (!v) return tf("Transpose", {name, list(order)});
   const Tensor t = v->tensor();
   if (t.dim() != static_cast<int>(order.size()))
     b.fail(fmt::format("tensor '{}' has {} dimensions, expected {}", tensor(i).name, t.dim(),
@@ -156,14 +156,14 @@ void tflite_svdf(TfliteCall& c) {
 
 std::span<const TfliteRow> tflite_layer_rows() {
   static constexpr TfliteRow kRows[] = {
-      {3, "CONV_2D", tflite_conv, nullptr, 3, Codes::numbers, tflite_conv_codes},
-      {4, "DEPTHWISE_CONV_2D", tflite_depthwise_conv, nullptr, 4, Codes::numbers,
-       tflite_conv_codes},
+      {3, "CONV_2D", tflite_conv, nullptr, 3, Codes::numbers, tflite_conv_codes, tflite_graph_conv},
+      {4, "DEPTHWISE_CONV_2D", tflite_depthwise_conv, nullptr, 4, Codes::numbers, tflite_conv_codes,
+       tflite_graph_depthwise},
       {67, "TRANSPOSE_CONV", tflite_conv_transpose, nullptr, 3, Codes::numbers,
        tflite_transposed_codes},
       {132, "CONV_3D", tflite_conv3d, nullptr, 4},
       {9, "FULLY_CONNECTED", tflite_fully_connected, nullptr, 0, Codes::numbers,
-       tflite_matrix_codes},
+       tflite_matrix_codes, tflite_graph_matrix},
       {1, "AVERAGE_POOL_2D", tflite_pool, "AvgPool", 5, Codes::numbers, tflite_average_codes},
       {17, "MAX_POOL_2D", tflite_pool, "MaxPool", 5, Codes::moved},
       {12, "L2_POOL_2D", tflite_l2_pool, nullptr, 5},

@@ -24,13 +24,15 @@ void tflite_leaky_relu(TfliteCall& c) {
 }
 void tflite_bounded(TfliteCall& c) {
   const bool symmetric = std::string_view(c.row.name) == "RELU_N1_TO_1";
-  c.set(0, c.onnx("Clip", {c.x(0), c.number(symmetric ? -1 : 0), c.number(1)}));
+  c.set(0, c.tf("ClipByValue", {c.x(0), c.number(symmetric ? -1 : 0), c.number(1)}));
 }
 void tflite_softmax(TfliteCall& c) {
   const float beta = c.real(0);
   c.set(0, c.tf("Softmax", {beta == 1 ? c.x(0) : c.tf("Mul", {c.x(0), c.number(beta)})}));
 }
 void tflite_cast(TfliteCall& c) {
+  if (c.b.for_graph() && (c.tensor(0).is_quantised() || c.result(0).is_quantised()))
+    c.lacks("a cast of codes");
   c.set(0, c.tf("Cast", {c.x(0)}, {onnx_int("DstT", static_cast<int64_t>(c.result(0).type))}));
 }
 void tflite_reduce(TfliteCall& c) {
@@ -74,7 +76,8 @@ void tflite_local_response(TfliteCall& c) {
 // The result of codes is of other codes, or of floats: what x() and set() do.
 void tflite_convert(TfliteCall& c) {
   const bool narrow = c.tensor(0).type == OnnxType::f16 && c.result(0).type == OnnxType::f32;
-  if (!narrow) return c.set(0, c.onnx("Identity", {c.x(0)}));
+  if (!narrow)
+    return c.set(0, c.as_numbers && c.is_constant(0) ? c.x(0) : c.onnx("Identity", {c.x(0)}));
   if (c.is_constant(0)) return c.set(0, c.wide(0));
   c.set(0, c.tf("Cast", {c.x(0)}, {onnx_int("DstT", static_cast<int64_t>(OnnxType::f32))}));
 }
@@ -117,9 +120,10 @@ std::span<const TfliteRow> tflite_plain_rows() {
       {152, "RELU_0_TO_1", tflite_bounded},
       {111, "ELU", tflite_same, "Elu"},
       {98, "LEAKY_RELU", tflite_leaky_relu, nullptr, -1, Codes::numbers, tflite_leaky_codes},
-      {54, "PRELU", tflite_as_onnx, "PRelu"},
-      {117, "HARD_SWISH", tflite_as_onnx, "HardSwish", -1, Codes::numbers, tflite_hard_swish_codes},
-      {150, "GELU", tflite_gelu},
+      {54, "PRELU", tflite_as_onnx, "PRelu", -1, Codes::numbers, nullptr, tflite_graph_prelu},
+      {117, "HARD_SWISH", tflite_as_onnx, "HardSwish", -1, Codes::numbers, tflite_hard_swish_codes,
+       tflite_graph_hard_swish},
+      {150, "GELU", tflite_gelu, nullptr, -1, Codes::numbers, nullptr, tflite_graph_gelu},
       {25, "SOFTMAX", tflite_softmax, nullptr, -1, Codes::numbers, tflite_softmax_codes},
       {50, "LOG_SOFTMAX", tflite_same, "LogSoftmax"},
       {11, "L2_NORMALIZATION", tflite_l2_norm, nullptr, 0},

@@ -64,7 +64,8 @@ void tflite_pad(TfliteCall& c) {
   const TfliteTensor& t = c.tensor(0);
   if (in.size() == 2 && t.is_quantised() && !c.as_numbers)
     in.push_back(c.number(static_cast<double>(t.scales.zero[0]), t.type));
-  c.set(0, c.tf("PadV2", std::move(in)));
+  const char* const op = in.size() == 2 ? "Pad" : "PadV2";
+  c.set(0, c.tf(op, std::move(in)));
 }
 void tflite_mirror_pad(TfliteCall& c) {
   c.set(0,

@@ -16,9 +16,8 @@ bool is_tflite_model(std::string_view content) {
   return io::FlatDocument(content, "model").identifier() == "TFL3";
 }
 
-namespace {
-const TfliteSignature* signature_named(const TfliteModel& m, const std::string& wanted,
-                                       const std::string& what) {
+const TfliteSignature* find_tflite_signature(const TfliteModel& m, const std::string& wanted,
+                                             const std::string& what) {
   std::string names;
   for (const TfliteSignature& s : m.signatures) {
     if (s.key == (wanted.empty() ? "serving_default" : wanted)) return &s;
@@ -32,14 +31,13 @@ const TfliteSignature* signature_named(const TfliteModel& m, const std::string& 
   TD_FAIL(Value, "'{}': there is no signature '{}'\n{}.", what, wanted,
           names.empty() ? "It has none" : "It has " + names);
 }
-}  // namespace
 
 OnnxModelProto read_tflite_model(const FilePath& path, const std::string& signature) {
   const auto file = make_ref<MappedFile>(path.str());
   Budget::add_given(file->size());
   const io::FlatDocument document(file->view(), path.str());
   const TfliteModel m = parse_tflite(document);
-  const TfliteSignature* s = signature_named(m, signature, path.str());
+  const TfliteSignature* s = find_tflite_signature(m, signature, path.str());
   return TfliteBuilder(m, path.str()).run(s ? s->graph : 0, s);
 }
 

@@ -147,6 +147,8 @@ void write_softplus(TfliteNode& n) {
 // By a polynomial in 1 / (1 + p |x|) (Abramowitz and Stegun, 7.1.26): within 2e-7.
 void write_erf(TfliteNode& n) {
   const Operands o = operands(n);
+  if (!n.w.for_tflite())
+    return n.w.set(n.out(), pointwise(n, o, 32, {.custom = "FlexErf"}), o.last);
   const auto plus = [&](int a, float b) {
     return pointwise(n, o, 0, {11, {}, 0}, {a, n.w.constant(b)});
   };

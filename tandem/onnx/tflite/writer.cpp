@@ -57,8 +57,9 @@ int64_t TfliteNode::axis(int64_t a) const {
 
 // ---- values
 
-TfliteWriter::TfliteWriter(const OnnxModelProto& model, std::map<std::string, OnnxValue> values)
-    : model_(model), buffers_(1) {
+TfliteWriter::TfliteWriter(const OnnxModelProto& model, std::map<std::string, OnnxValue> values,
+                           const char* target)
+    : model_(model), target_(target), buffers_(1) {
   for (const auto& [name, v] : model.graph.initializers) {
     known_[name] = v;
     values[name] = v;
@@ -128,7 +129,8 @@ void TfliteWriter::set(const std::string& name, int tensor, bool last) {
 // ---- operators
 
 int TfliteWriter::add_tensor(const TfliteShape& shape, OnnxType type, uint32_t buffer) {
-  TD_CHECK(schema_type(type) >= 0, Unsupported, "TFLite has no tensors of {}", to_string(type));
+  TD_CHECK(schema_type(type) >= 0, Unsupported, "{} has no tensors of {}", target_,
+           to_string(type));
   tensors_.push_back({shape, type, buffer, fmt::format("t{}", tensors_.size())});
   return static_cast<int>(tensors_.size()) - 1;
 }
@@ -265,8 +267,8 @@ std::optional<TfliteWriter::StoredCodes> TfliteWriter::stored_codes(const std::s
 }
 
 void TfliteWriter::lacks(const OnnxNode& n, const std::string& what) const {
-  TD_FAIL(Unsupported, "{} '{}': {} has no form in TFLite", n.op,
-          n.name.empty() && !n.outputs.empty() ? n.outputs[0] : n.name, what);
+  TD_FAIL(Unsupported, "{} '{}': {} has no form in {}", n.op,
+          n.name.empty() && !n.outputs.empty() ? n.outputs[0] : n.name, what, target_);
 }
 
 // ---- the file
@@ -281,6 +283,7 @@ std::string TfliteWriter::file(const std::vector<int>& inputs,
     if (fresh) {
       codes.emplace_back();
       codes.back().add<int8_t>(0, static_cast<int8_t>(std::min(o.code, 127)));
+      if (o.options.custom[0]) codes.back().add_text(1, o.options.custom);
       codes.back().add<int32_t>(2, o.options.version);
       codes.back().add<int32_t>(3, o.code);
     }
@@ -346,8 +349,8 @@ std::string TfliteWriter::run() {
   std::string list;
   for (const auto& [op, n] : unknown)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", n, op);
-  TD_CHECK(unknown.empty(), Unsupported, "{} of the model's ops {} no form in TFLite: {}",
-           unknown.size(), unknown.size() == 1 ? "has" : "have", list);
+  TD_CHECK(unknown.empty(), Unsupported, "{} of the model's ops {} no form in {}: {}",
+           unknown.size(), unknown.size() == 1 ? "has" : "have", target_, list);
   std::vector<int> inputs, outputs;
   for (const OnnxPort& p : model_.graph.inputs) {
     if (is_known(p.name)) continue;
@@ -362,8 +365,8 @@ std::string TfliteWriter::run() {
   for (const OnnxPort& p : model_.graph.outputs) {
     int t = plain(p.name);
     TD_CHECK(tensors_[static_cast<size_t>(t)].type == types_.at(p.name), Unsupported,
-             "the output '{}' is of codes of {}, which TFLite's layers do not give", p.name,
-             to_string(types_.at(p.name)));
+             "the output '{}' is of codes of {}, which layers of {} do not give", p.name,
+             to_string(types_.at(p.name)), target_);
     // An output that is an input, a constant or another output gets a tensor of its own.
     if (!made_by_.count(t) || std::count(outputs.begin(), outputs.end(), t))
       t = reshaped(t, shape(p.name));

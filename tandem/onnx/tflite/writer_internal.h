@@ -25,18 +25,23 @@ struct TfliteOptions {
   io::FlatWriter fields = {};
   int activation = -1;  ///< the field of a fused activation
   int version = 1;
+  const char* custom = "";  ///< the name of an operator that is not in the schema
 };
 
 class TfliteWriter {
  public:
   /// `values`: what a run gave for every value; the model's initializers count as known.
-  TfliteWriter(const OnnxModelProto& model, std::map<std::string, OnnxValue> values);
+  /// `target`: what errors call the format that the model is written for.
+  TfliteWriter(const OnnxModelProto& model, std::map<std::string, OnnxValue> values,
+               const char* target = "TFLite");
   std::string run();
 
   // ---- values
   const TfliteShape& shape(const std::string& name) const { return shapes_.at(name); }
   OnnxType type(const std::string& name) const { return types_.at(name); }
   bool is_known(const std::string& name) const { return known_.count(name) > 0; }
+  /// Whether TFLite's interpreter is to run the file.
+  bool for_tflite() const { return std::string_view(target_) == "TFLite"; }
   /// Of a known value.
   Tensor tensor(const std::string& name) const { return known_.at(name).tensor(); }
   std::vector<int64_t> ints(const std::string& name) const;
@@ -118,6 +123,7 @@ class TfliteWriter {
   std::string file(const std::vector<int>& inputs, const std::vector<int>& outputs) const;
 
   const OnnxModelProto& model_;
+  const char* target_;
   std::map<std::string, TfliteShape> shapes_;
   std::map<std::string, OnnxType> types_;
   std::map<std::string, OnnxValue> known_;

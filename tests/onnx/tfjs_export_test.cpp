@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models of TensorFlow.js written here: read back by the reader, which knows nothing of the writer.
+// tests/peers/tfjs_write runs them in TensorFlow.
+#include "tandem/onnx/tfjs_export.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "tandem/base/files/folder.h"
+#include "tandem/init.h"
+#include "tandem/io/json.h"
+#include "tandem/onnx/onnx.h"
+#include "tandem/onnx/tflite_export.h"
+#include "tests/io/io_helper.h"
+#include "tests/onnx/tflite_builder.h"
+#include "tests/onnx/written_nets.h"
+
+namespace tandem::onnx {
+namespace {
+
+class TfJsExport : public testing::Test {
+ protected:
+  void SetUp() override { init(); }
+  io::Json json() const { return io::parse_json(read_file(path_)); }
+  /// How often each op is in the file.
+  std::map<std::string, int> ops() const {
+    std::map<std::string, int> out;
+    const io::Json model = json();
+    for (const io::Json& n : *model.find("modelTopology")->find("node")->as_array())
+      ++out[io::text_of(n.find("op"))];
+    return out;
+  }
+  std::vector<std::string> names() const { return folder_.names(); }
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "model.json";
+};
+
+TEST_F(TfJsExport, ImageNetsAreFusedAndReadBack) {
+  nn::Sequential net = written_image_net();
+  const Tensor x = randn({1, 3, 17, 17});
+  const auto report = export_tfjs(net, x, path_, {.input_names = {"an image"}});
+  EXPECT_LT(report.relative_error, 1e-5) << report.to_string();
+  std::map<std::string, int> all = ops();
+  EXPECT_EQ(all["_FusedConv2D"], 2);  // with relu and relu6
+  EXPECT_EQ(all["FusedDepthwiseConv2dNative"], 1);
+  EXPECT_EQ(all["_FusedMatMul"], 1);
+  EXPECT_EQ(all["Conv2D"] + all["BiasAdd"] + all["Relu6"], 1);  // that of the hard swish
+  EXPECT_EQ(OnnxModel::load(path_).inputs()[0].name, "an image");
+  const io::Json model = json();
+  EXPECT_EQ(io::text_of(model.find("signature")->find("inputs")->find("an image")->find("name")),
+            "an_image:0");
+  EXPECT_EQ(io::text_of(model.find("format")), "graph-model");
+  EXPECT_EQ(names(), (std::vector<std::string>{"group1-shard1of1.bin", "model.json"}));
+  EXPECT_EQ(OnnxModel::load(folder_.path())({x})[0].shape(), (Shape{1, 5}));
+}
+
+TEST_F(TfJsExport, FunctionsReadBack) {
+  const auto check = [&](auto f, const Tensor& in) {
+    const auto report = export_tfjs(f, in, path_);
+    EXPECT_LT(report.relative_error, 1e-5) << report.to_string();
+  };
+  each_written_function(check);
+  const Tensor x = tflite_pattern({2, 6, 5, 5}), k = tflite_pattern({4, 3, 3, 3}) * 0.1;
+  check([&](const Tensor& v) { return conv2d(v, constant(k), {}, {1}, {1}, {1}, 2); }, x);
+  EXPECT_EQ(ops()["Conv2D"], 2);  // a convolution for each group
+  const Tensor w = tflite_pattern({7, 5}), b = tflite_pattern({7});
+  check([&](const Tensor& v) { return sigmoid(linear(v, constant(w), constant(b))); }, x);
+  EXPECT_EQ(ops()["_FusedMatMul"], 1);
+  check([&](const Tensor& v) { return gelu(v) + hardswish(v) + gelu(v, "tanh"); }, x);
+  EXPECT_EQ(ops()["Erf"], 1);
+  check([&](const Tensor& v) { return leaky_relu(conv2d(v, constant(k), {}, {1}, {0}, {1}, 2)); },
+        x);
+  const Tensor wide = tflite_pattern({4, 6, 1, 1}), slope = tflite_pattern({4});
+  check([&](const Tensor& v) { return prelu(conv2d(v, constant(wide)), constant(slope)); }, x);
+  check([&](const Tensor& v) { return (v > 0.5).to(DType::i64).sum(1) * 3; }, x);
+}
+
+TEST_F(TfJsExport, WeightsAreQuantisedAndCut) {
+  manual_seed(1);
+  nn::Sequential net(nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 32));
+  const Tensor x = randn({4, 64});
+  const struct {
+    const char* quantize;
+    double bytes, least, most;  ///< of a number; errors
+  } kCases[] = {{"", 4, 0, 1e-6},
+                {"float16", 2, 1e-6, 2e-3},
+                {"uint16", 2, 1e-8, 1e-4},
+                {"uint8", 1, 1e-4, 3e-2}};
+  for (const auto& c : kCases) {
+    const auto report = export_tfjs(net, x, path_, {.quantize = c.quantize});
+    EXPECT_GE(report.relative_error, c.least) << c.quantize;
+    EXPECT_LT(report.relative_error, c.most) << c.quantize;
+    EXPECT_EQ(static_cast<double>(read_file(folder_ / "group1-shard1of1.bin").size()),
+              64 * 128 * c.bytes + 128 * 32 * c.bytes + (128 + 32) * 4)
+        << c.quantize;
+  }
+  const auto report = export_tfjs(net, x, folder_ / "cut/net.json", {.shard_bytes = 20000});
+  EXPECT_EQ(report.shards, 3u);
+  EXPECT_LT(report.relative_error, 1e-6);
+  EXPECT_EQ(read_file(folder_ / "cut/net-group1-shard1of3.bin").size(), 20000u);
+  EXPECT_EQ(read_file(folder_ / "cut/net-group1-shard3of3.bin").size(), 9792u);
+}
+
+// Zero is exact in codes; what halves do not hold, and what is not finite, stays as it is.
+TEST_F(TfJsExport, ConstantsThatStayExact) {
+  const Tensor mask = where(arange(300) < 150, full({300}, -3e38f), zeros({300}));
+  const Tensor sides = where(arange(300) < 7, full({300}, -1.0f), arange(300).to(DType::f32));
+  const Tensor odd = where(arange(300) < 9, full({300}, -INFINITY), sides);
+  const Tensor same = full({300}, 0.3f);
+  const auto written = [&](const Tensor& w, const char* quantize) {
+    return export_tfjs([&](const Tensor& v) { return maximum(v, constant(w)); },
+                       full({300}, -3.4e38f), path_, {.quantize = quantize})
+        .largest_error;
+  };
+  EXPECT_EQ(written(mask, "float16"), 0);
+  EXPECT_EQ(written(odd, "uint8"), 0);
+  EXPECT_EQ(written(same, "uint8"), 0);
+  EXPECT_GT(written(sides, "uint8"), 0);
+  const Tensor ends = cat({full({150}, -1.0f), zeros({100}), full({50}, 0.37f)}, 0);
+  EXPECT_GT(written(ends, "uint8"), 0);
+  const Tensor back = OnnxModel::load(path_)({full({300}, -3e38f)})[0];
+  EXPECT_TRUE(equal(back.slice(0, 150, 250), zeros({100})));
+}
+
+TEST_F(TfJsExport, FilesOfTfliteKeepTheirNames) {
+  nn::Sequential net = written_image_net();
+  const Tensor x = randn({1, 3, 17, 17});
+  const std::string tflite = folder_ / "net.tflite";
+  export_tflite(net, x, tflite, {.input_names = {"image"}, .output_names = {"scores"}});
+  const auto report = export_tfjs_file(tflite, {&x, 1}, path_);
+  EXPECT_LT(report.relative_error, 1e-5);
+  EXPECT_EQ(OnnxModel::load(path_).outputs()[0].name, "scores");
+  EXPECT_LT(export_tfjs_file(tflite, {}, path_).largest_error, 0) << "nothing to compare with";
+}
+
+// Files that others wrote: a network of floats, one of codes, and what has no form.
+TEST_F(TfJsExport, FilesThatOthersWrote) {
+  const std::string tflite = folder_ / "net.tflite";
+  const Tensor x = tflite_pattern({1, 5, 5, 2}) * 0.5;
+  write_file(tflite, tflite_network());
+  EXPECT_LT(export_tfjs_file(tflite, {&x, 1}, path_).relative_error, 1e-6);
+  const Tensor codes = (tflite_pattern({1, 5, 5, 2}) * 20).to(DType::i8);
+  write_file(tflite, tflite_codes());
+  const auto report = export_tfjs_file(tflite, {&codes, 1}, path_);
+  EXPECT_LT(report.relative_error, 0.1);
+  EXPECT_EQ(OnnxModel::load(path_).inputs()[0].type.elem, OnnxType::f32);
+  TfliteFile f;  // a convolution and the PReLU that belongs to it
+  const int in = f.tensor("in", TfliteFile::f32, {1, 5, 5, 2}),
+            w = f.constant<float>("w", TfliteFile::f32, {2, 1, 1, 2}, {1, -1, 2, 0.5}),
+            b = f.constant<float>("b", TfliteFile::f32, {2}, {-0.5, 0.25}),
+            slopes = f.constant<float>("slopes", TfliteFile::f32, {1, 1, 2}, {0.5, -2}),
+            y = f.tensor("y", TfliteFile::f32, {1, 5, 5, 2}),
+            z = f.tensor("z", TfliteFile::f32, {1, 5, 5, 2});
+  f.op(3, {in, w, b}, {y}, TfliteFile::conv(0, 1, 0));
+  f.op(54, {y, slopes}, {z});
+  f.graph("main", {in}, {z});
+  write_file(tflite, f.bytes());
+  EXPECT_LT(export_tfjs_file(tflite, {&x, 1}, path_).relative_error, 1e-6);
+  EXPECT_TRUE(has(read_file(path_), "[\"Qmlhc0FkZA==\",\"UHJlbHU=\"]")) << "BiasAdd, Prelu";
+  const auto refused = [&](const std::string& content, ErrorKind kind) {
+    write_file(tflite, content);
+    return thrown([&] { export_tfjs_file(tflite, {}, path_); }, kind);
+  };
+  const std::string said = refused(tflite_recurrent(true), ErrorKind::Unsupported);
+  EXPECT_TRUE(has(said, "has no form in TensorFlow.js: 1 BIDIRECTIONAL_SEQUENCE_RNN")) << said;
+  refused(tflite_branches(), ErrorKind::Unsupported);
+  const std::string whole = tflite_network();
+  refused(whole.substr(0, whole.size() / 2), ErrorKind::Format);
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"group1-shard1of1.bin", "model.json", "net.tflite"}));
+}
+
+TEST_F(TfJsExport, NamesOfPortsStayApart) {
+  const Tensor in[] = {tflite_pattern({2, 3}), tflite_pattern({2, 3}) * 3};
+  const auto report = export_tfjs_function(
+      [](std::span<const Tensor> x) {
+        return std::vector<Tensor>{x[0] - x[1], x[0] * x[1]};
+      },
+      in, path_, {.input_names = {"a b", "a_b"}, .output_names = {"../y", "a:b"}});
+  EXPECT_EQ(report.largest_error, 0);
+  const OnnxModel back = OnnxModel::load(path_);
+  EXPECT_EQ(back.inputs()[0].name + "|" + back.inputs()[1].name, "a b|a_b");
+  EXPECT_EQ(back.outputs()[0].name + "|" + back.outputs()[1].name, "../y|a:b");
+}
+
+// Layers of codes become layers of floats: the result is not rounded to steps of 0.05.
+TEST_F(TfJsExport, CodesBecomeFloats) {
+  const Tensor x = tflite_pattern({1, 4, 6, 6});
+  EXPECT_LT(export_tfjs(written_code_net, x, path_).largest_error, 0.06);
+  EXPECT_EQ(ops()["Quantize"], 0);
+  const std::string tflite = folder_ / "net.tflite";
+  export_tflite(written_code_net, x, tflite);
+  EXPECT_LT(export_tfjs_file(tflite, {&x, 1}, path_).largest_error, 0.06);
+}
+
+TEST_F(TfJsExport, RefusalsNameWhatTheyRefuse) {
+  const Tensor x = tflite_pattern({3, 8});
+  const auto refused = [&](auto f, const std::string& path, const TfjsExportOptions& o,
+                           ErrorKind kind) {
+    return thrown([&] { export_tfjs(f, x, path, o); }, kind);
+  };
+  const auto twice = [](const Tensor& v) { return v * 2; };
+  const std::string said = refused([](const Tensor& v) { return acosh(asin(v)) + asin(v * 0.5); },
+                                   path_, {}, ErrorKind::Unsupported);
+  EXPECT_TRUE(has(said, "no form in TensorFlow.js: 1 Acosh, 2 Asin")) << said;
+  EXPECT_TRUE(has(refused(twice, path_, {.quantize = "int4"}, ErrorKind::Value), "'int4'"));
+  EXPECT_TRUE(has(refused(twice, folder_ / "net.js", {}, ErrorKind::Value), "ends with .json"));
+  EXPECT_TRUE(has(refused(twice, path_, {.shard_bytes = 0}, ErrorKind::Value), "0 bytes"));
+  const auto small = [](const Tensor& v) { return (v * 100).to(DType::u8).to(DType::f32); };
+  EXPECT_TRUE(has(refused(small, path_, {}, ErrorKind::Unsupported), "becomes uint8, which"));
+  const auto large = [](const Tensor& v) {
+    return (v.to(DType::i64) * constant(full(Shape(), int64_t{1} << 40, DType::i64))).sum();
+  };
+  EXPECT_TRUE(has(refused(large, path_, {}, ErrorKind::Unsupported), "beyond 32 bits"));
+  EXPECT_EQ(names(), std::vector<std::string>());
+  write_file(folder_ / "file", "no folder");
+  refused(twice, folder_ / "file/model.json", {}, ErrorKind::Io);
+  EXPECT_EQ(names(), std::vector<std::string>{"file"});
+}
+
+// Whatever goes wrong after the first file was written, the model that was there is there again.
+TEST_F(TfJsExport, AFailedExportLeavesTheFilesAlone) {
+  const Tensor x = randn({2, 40}), w = randn({30, 40});
+  const auto net = [&](const Tensor& v) { return linear(v, constant(w)); };
+  export_tfjs(net, x, path_);
+  const std::string before = read_file(path_),
+                    weights = read_file(folder_ / "group1-shard1of1.bin");
+  const auto other = [&](const Tensor& v) { return linear(v * 2, constant(w)); };
+  const std::string said =
+      thrown([&] { export_tfjs(other, x, path_, {.rtol = -1, .atol = 0}); }, ErrorKind::Value);
+  EXPECT_TRUE(has(said, "differs by")) << said;
+  EXPECT_EQ(read_file(path_), before);
+  EXPECT_EQ(read_file(folder_ / "group1-shard1of1.bin"), weights);
+  thrown([&] { export_tfjs(other, x, folder_ / "new/model.json", {.rtol = -1, .atol = 0}); },
+         ErrorKind::Value);
+  EXPECT_TRUE(list_folder(folder_ / "new").empty());
+}
+
+}  // namespace
+}  // namespace tandem::onnx
