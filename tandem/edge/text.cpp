@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstring>
@@ -141,6 +142,24 @@ void Lines::block(const std::string& text) {
     if (end == std::string::npos) break;
     at = end + 1;
   }
+}
+
+std::string number_literal(double v, DType t) {
+  const auto f = static_cast<float>(v);
+  return t == DType::f32 ? element_literal(&f, t, 0) : element_literal(&v, t, 0);
+}
+
+void write_table(const char* type, const std::string& name, const std::vector<std::string>& values,
+                 Lines& to) {
+  constexpr size_t kOnALine = 8;
+  to.line("static const {} {}[{}] = {{", type, name, values.size());
+  for (size_t first = 0; first < values.size(); first += kOnALine) {
+    std::string line;
+    for (size_t k = first; k < std::min(values.size(), first + kOnALine); ++k)
+      line += (line.empty() ? "" : " ") + values[k] + ",";
+    to.line("  {}", line);
+  }
+  to.line("}};");
 }
 
 }  // namespace tandem::edge

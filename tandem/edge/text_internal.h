@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tandem/graph/expression/scalar_program.h"
 #include "tandem/graph/kernel.h"
@@ -28,6 +29,9 @@ const char* c_type(DType t);
 std::string literal(Reg type, int64_t bits);
 /// Element `i` of `data` as a literal.
 std::string element_literal(const void* data, DType t, int64_t i);
+
+/// A number as a literal of a floating type of 32 or 64 bits.
+std::string number_literal(double v, DType t);
 
 /// One term of an index: a loop variable of a dimension with `size` entries. Dimensions of size 1
 /// have no loop: their terms are left out.
@@ -73,5 +77,9 @@ class Lines {
   std::string text_;
   int depth_ = 1;
 };
+
+/// `static const type name[] = {...};` of literals.
+void write_table(const char* type, const std::string& name, const std::vector<std::string>& values,
+                 Lines& to);
 
 }  // namespace tandem::edge

@@ -3,7 +3,6 @@
 // stack, transformed there (rows/functions.cpp), and stored.
 #include "tandem/ops/linalg/fft.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string>
@@ -31,25 +30,14 @@ FftLine line_of(const KernelCall& c) {
   return {normalize_dim(a.dim, rank), a.length, &c.op == &op::irfft};
 }
 
-std::string number(double v, DType t) {
-  const auto f = static_cast<float>(v);
-  return t == DType::f32 ? element_literal(&f, t, 0) : element_literal(&v, t, 0);
-}
-
 // exp(-2 pi i k / n) for k below n.
 void write_roots(int64_t n, DType t, Lines& to) {
-  constexpr int64_t kOnALine = 4;
-  to.line("static const {} roots[{}] = {{", c_type(t), 2 * n);
-  for (int64_t first = 0; first < n; first += kOnALine) {
-    std::string text;
-    for (int64_t k = first; k < std::min(n, first + kOnALine); ++k) {
-      const double angle = -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
-      text += fmt::format("{}{}, {},", text.empty() ? "" : " ", number(std::cos(angle), t),
-                          number(std::sin(angle), t));
-    }
-    to.line("  {}", text);
+  std::vector<std::string> parts;
+  for (int64_t k = 0; k < n; ++k) {
+    const double angle = -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
+    for (const double v : {std::cos(angle), std::sin(angle)}) parts.push_back(number_literal(v, t));
   }
-  to.line("}};");
+  write_table(c_type(t), "roots", parts, to);
 }
 
 // The place of the line's element `k` in an array whose other dimensions have loops.

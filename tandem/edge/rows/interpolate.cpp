@@ -23,18 +23,10 @@ int64_t repeats_of(const AxisMap& m) {
   return r;
 }
 
-template <class T, class F>
-void write_table(Lines& to, const char* type, const std::string& name, const std::vector<T>& values,
-                 F text) {
-  constexpr size_t kOnALine = 12;
-  to.line("static const {} {}[{}] = {{", type, name, values.size());
-  for (size_t first = 0; first < values.size(); first += kOnALine) {
-    std::string line;
-    for (size_t k = first; k < std::min(values.size(), first + kOnALine); ++k)
-      line += (line.empty() ? "" : " ") + text(values[k]) + ",";
-    to.line("  {}", line);
-  }
-  to.line("}};");
+std::vector<std::string> as_text(const std::vector<int64_t>& values) {
+  std::vector<std::string> out;
+  for (const int64_t v : values) out.push_back(std::to_string(v));
+  return out;
 }
 
 }  // namespace
@@ -43,11 +35,6 @@ void emit_interpolate(const KernelCall& c, Body& to) {
   const Array &x = c.in[0], &y = c.out[0];
   const DType t = x.dtype;
   const std::vector<AxisMap> maps = detail::axis_maps(c);
-  const auto whole = [](int64_t v) { return std::to_string(v); };
-  const auto number = [t](double v) {
-    const auto f = static_cast<float>(v);
-    return t == DType::f32 ? element_literal(&f, t, 0) : element_literal(&v, t, 0);
-  };
   Lines& out = to.text;
   // Of each dimension the place in x, and which have several elements to add.
   std::string from = place({{"i0", y.shape[0], x.strides[0]}, {"i1", y.shape[1], x.strides[1]}});
@@ -61,12 +48,14 @@ void emit_interpolate(const KernelCall& c, Body& to) {
     if (const int64_t r = repeats_of(m); r > 0) {
       at = r == 1 ? loop : fmt::format("{} / {}", loop, r);
     } else if (is_one_each(m)) {
-      write_table(out, "int32_t", fmt::format("at{}", d), m.at, whole);
+      write_table("int32_t", fmt::format("at{}", d), as_text(m.at), out);
       at = fmt::format("at{}[{}]", d, loop);
     } else {
-      write_table(out, "int32_t", fmt::format("first{}", d), m.first, whole);
-      write_table(out, "int32_t", fmt::format("at{}", d), m.at, whole);
-      write_table(out, c_type(t), fmt::format("part{}", d), m.weight, number);
+      write_table("int32_t", fmt::format("first{}", d), as_text(m.first), out);
+      write_table("int32_t", fmt::format("at{}", d), as_text(m.at), out);
+      std::vector<std::string> parts;
+      for (const double v : m.weight) parts.push_back(number_literal(v, t));
+      write_table(c_type(t), fmt::format("part{}", d), parts, out);
       at = fmt::format("at{0}[k{0}]", d);
       factor += fmt::format("part{0}[k{0}] * ", d);
       summed.push_back(d);
