@@ -37,7 +37,7 @@ struct ServeOptions {
   std::vector<std::string> changes;
   int port = -1;
   std::string host, keys, certificate, key, client_ca, from, record;
-  bool insecure = false, allow_load = false, no_page = false;
+  bool insecure = false, allow_load = false, shared_memory = false, no_page = false;
 };
 
 void print_models(serve::Server& server) {
@@ -65,6 +65,7 @@ int serve_models(const ServeOptions& o) {
   if (o.port >= 0) changes.push_back(fmt::format("port={}", o.port));
   if (o.insecure) changes.push_back("insecure=true");
   if (o.allow_load) changes.push_back("allow_load=true");
+  if (o.shared_memory) changes.push_back("shared_memory=true");
   if (o.no_page) changes.push_back("page=false");
   const serve::ServerSettings settings = serve::read_server_settings(o.config, changes);
   TD_CHECK(!settings.models.empty(), Value,
@@ -151,6 +152,8 @@ void add_serve(CLI::App& app, int& code) {
                    "Clients must show a certificate that one of these signed");
   verb->add_flag("--insecure", o->insecure, "Allow an address that other machines reach");
   verb->add_flag("--allow-load", o->allow_load, "Clients may load and unload models");
+  verb->add_flag("--shared-memory", o->shared_memory,
+                 "Clients on this machine may hand tensors over in /dev/shm");
   verb->add_option("--record", o->record,
                    "A new file for requests and answers, which bench-serve --replay sends again");
   verb->add_flag("--no-page", o->no_page, "No page for people at /");

@@ -21,7 +21,7 @@
 #include "tandem/io/json.h"
 #include "tandem/ops/ops.h"
 #include "tandem/serve/http/client.h"
-#include "tandem/serve/server_internal.h"
+#include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -205,7 +205,9 @@ LoadRequest v2_request(const std::string& url, const std::string& model, int64_t
   TD_CHECK(inputs && inputs->as_array(), Format, "the model's metadata names no inputs");
   std::string head = "{\"inputs\":[", tail;
   for (const io::Json& input : *inputs->as_array()) {
-    const auto dtype = v2_dtype(io::text_of(input.find("datatype")));
+    const std::string datatype = io::text_of(input.find("datatype"));
+    if (datatype == kBytes) continue;  // in the place of the others
+    const auto dtype = v2_dtype(datatype);
     const io::Json* sizes = input.find("shape");
     TD_CHECK(dtype && sizes && sizes->as_array(), Format, "an input of '{}' is none of numbers",
              model);

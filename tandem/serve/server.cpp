@@ -17,6 +17,7 @@
 #include "tandem/serve/model/priority_internal.h"
 #include "tandem/serve/protocol/openai_internal.h"
 #include "tandem/serve/server_internal.h"
+#include "tandem/serve/shared_memory_internal.h"
 #include "tandem/serve/trace.h"
 
 namespace tandem::serve {
@@ -81,6 +82,11 @@ bool is_foreign(const HttpRequest& r) {
   if (!origin) return false;
   const size_t scheme = origin->find("://");
   return scheme == std::string::npos || !is_loopback(std::string_view(*origin).substr(scheme + 3));
+}
+
+// What is said of regions holds for this process alone: it is not recorded.
+bool is_shared_memory(const Call& call) {
+  return call.path.size() > 1 && call.path[0] == "v2" && call.path[1].ends_with("sharedmemory");
 }
 
 bool is_of_same_host(const HttpRequest& r) {
@@ -276,10 +282,10 @@ std::string timing_text(const JobResult& r) {
   return out;
 }
 
-void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs,
-           const RunTerms& terms, std::function<HttpResponse(const JobResult&)> respond) {
-  auto done = [call = Call{call.exchange, call.server, {}, call.recorded},
-               respond = std::move(respond)](const JobResult& r) {
+std::function<void(JobResult)> answer_with(const Call& call,
+                                           std::function<HttpResponse(const JobResult&)> respond) {
+  return [call = Call{call.exchange, call.server, {}, call.recorded},
+          respond = std::move(respond)](const JobResult& r) {
     if (r.status != 200) return call.error(r.status, r.error);
     try {
       HttpResponse answer = respond(r);
@@ -290,7 +296,11 @@ void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> input
       call.error(refusal.status, refusal.text);
     }
   };
-  run_inputs(call.exchange, v, std::move(inputs), terms, std::move(done));
+}
+
+void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs,
+           const RunTerms& terms, std::function<HttpResponse(const JobResult&)> respond) {
+  run_inputs(call.exchange, v, std::move(inputs), terms, answer_with(call, std::move(respond)));
 }
 
 struct Server::State {
@@ -316,6 +326,7 @@ struct Server::State {
                 [this] { return limited.load(); },
                 recorder.get(),
                 access_log.get(),
+                shared_memory,
                 [this](std::function<void()> task) { aside->post(std::move(task)); }} {
     repository.load_all();
     if (options.watch > 0) repository.watch(options.watch);
@@ -428,7 +439,8 @@ struct Server::State {
       auto path = path_segments(r.path);
       if (!path) refuse(404, "there is nothing at this path");
       call.path = std::move(*path);
-      if (recorder && r.method == "POST" && scope_of(r, options.health_route) == KeyScope::infer)
+      if (recorder && r.method == "POST" && !is_shared_memory(call) &&
+          scope_of(r, options.health_route) == KeyScope::infer)
         call.recorded = recorder->begin(e->request);
       route(call);
     } catch (...) {
@@ -444,6 +456,7 @@ struct Server::State {
   std::unique_ptr<Recorder> recorder;
   std::unique_ptr<TraceFile> traces;
   std::unique_ptr<AccessLog> access_log;
+  SharedMemory shared_memory{options.shared_memory};
   Repository repository;
   ServerContext context;
   std::unique_ptr<HttpServer> http;

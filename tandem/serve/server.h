@@ -25,6 +25,7 @@ struct ServerOptions {
   ApiKeys keys = {};                 ///< empty: nobody needs one
   std::string keys_file = "";        ///< of `keys`, read again by reload()
   bool allow_load = false;           ///< clients may load and unload models
+  bool shared_memory = false;        ///< clients may name objects of /dev/shm for their tensors
   std::string record = "";           ///< requests and answers go to this new file
   double record_bytes = 1 << 30;     ///< how large that may become
   std::string traces = "";           ///< spans of requests go to this file, as OTLP's JSON

@@ -15,6 +15,8 @@
 
 namespace tandem::serve {
 
+class SharedMemory;
+
 /// The server as handlers see it.
 struct ServerContext {
   const ServerOptions& options;
@@ -25,6 +27,7 @@ struct ServerContext {
   std::function<uint64_t()> limited;
   Recorder* recorder = nullptr;
   const AccessLog* access_log = nullptr;
+  SharedMemory& shared_memory;
   /// Run beside everything else: loading takes long.
   std::function<void(std::function<void()>)> aside;
 };
@@ -77,7 +80,10 @@ void run_inputs(const HttpExchangePtr& exchange, const ModelVersionPtr& v,
 ModelVersionPtr version_of_step(const ModelVersionPtr& v, const SequenceAsk& sequence);
 /// "queue=12us;compute=850us;batch=4"
 std::string timing_text(const JobResult& r);
-/// Run and answer: `respond` makes the answer of the outputs.
+/// Answers a call with the result of its run: `respond` makes the answer of the outputs.
+std::function<void(JobResult)> answer_with(const Call& call,
+                                           std::function<HttpResponse(const JobResult&)> respond);
+/// Run and answer.
 void infer(const Call& call, const ModelVersionPtr& v, std::vector<Tensor> inputs,
            const RunTerms& terms, std::function<HttpResponse(const JobResult&)> respond);
 /// The same for a file's bytes: an image, a text ... as the model's run prepares it.

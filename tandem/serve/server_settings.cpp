@@ -67,6 +67,7 @@ ServerOptions server_options(const ServerSettings& s) {
                   .defaults = s.defaults,
                   .insecure = s.insecure,
                   .allow_load = s.allow_load,
+                  .shared_memory = s.shared_memory,
                   .record = s.record,
                   .record_bytes = s.record_mb * 1048576,
                   .traces = s.traces,

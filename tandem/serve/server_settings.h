@@ -19,7 +19,7 @@ struct ServerSettings {
   std::string keys = "";
   std::string certificate = "", key = "", client_ca = "";
   double watch = 1;
-  bool insecure = false, allow_load = false, links = false, page = true;
+  bool insecure = false, allow_load = false, shared_memory = false, links = false, page = true;
   std::string default_model = "";
   int64_t connections = 1024;
   double body_mb = 64;
@@ -56,6 +56,8 @@ struct ServerSettings {
     v("key", key, {.doc = "its private key; without one it stands in the certificate's file"});
     v("client_ca", client_ca, {.doc = "clients must show a certificate that one of these signed"});
     v("allow_load", allow_load, {.doc = "clients may load and unload models"});
+    v("shared_memory", shared_memory,
+      {.doc = "clients may name objects of shared memory that hold their tensors"});
     v("links", links, {.doc = "links may lead out of the folder of models"});
     v("page", page, {.doc = "a page for people at /"});
     v("default_model", default_model, {.doc = "the model of routes that name none"});

@@ -12,6 +12,7 @@
 #include "tandem/serve/http2/stream.h"
 #include "tandem/serve/model/ensemble.h"
 #include "tandem/serve/model/setting_pair_internal.h"
+#include "tandem/serve/shared_memory_internal.h"
 #include "tandem/text/grammar.h"
 #include "tests/readers/readers.h"
 #include "tests/serve/serve_helper.h"
@@ -31,9 +32,10 @@ struct SmallServer {
         serve::RepositoryOptions{.folder = name, .defaults = {.max_batch = 1}});
     repository->load_all();
     repository->wait_for_warm_up();
-    context = std::make_unique<serve::ServerContext>(serve::ServerContext{
-        options, *repository, [] { return false; }, [] { return serve::HttpCounts{}; },
-        [] { return uint64_t{0}; }, nullptr, nullptr, [](const std::function<void()>&) {}});
+    context = std::make_unique<serve::ServerContext>(
+        serve::ServerContext{options, *repository, [] { return false; },
+                             [] { return serve::HttpCounts{}; }, [] { return uint64_t{0}; },
+                             nullptr, nullptr, shared_memory, [](const std::function<void()>&) {}});
   }
   ~SmallServer() {
     std::error_code ignored;
@@ -47,6 +49,7 @@ struct SmallServer {
   }
   std::filesystem::path folder;
   serve::ServerOptions options;
+  serve::SharedMemory shared_memory{true};
   std::unique_ptr<serve::Repository> repository;
   std::unique_ptr<serve::ServerContext> context;
 };
@@ -188,10 +191,14 @@ void read_grpc_call(std::string_view bytes) {
 
 std::vector<std::string> rest_call_seeds() {
   const std::string examples = "{\"examples\":[{\"x\":[1,2.5,-3],\"k\":7}],\"context\":{\"k\":1}}";
-  return {"/v1/models/m:classify\n" + examples, "/v1/models/m:regress\n" + examples,
-          "/v1/models/scale:predict\n{\"instances\":[[1,2,3,4]]}",
-          "/v1/models/m:predict\n{\"inputs\":{\"x\":[[1,2,3]],\"k\":[4]}}",
-          std::string("/v2/models/scale/infer\n") + serve::Askers::kBody};
+  return {
+      "/v1/models/m:classify\n" + examples,
+      "/v1/models/m:regress\n" + examples,
+      "/v1/models/scale:predict\n{\"instances\":[[1,2,3,4]]}",
+      "/v1/models/m:predict\n{\"inputs\":{\"x\":[[1,2,3]],\"k\":[4]}}",
+      std::string("/v2/models/scale/infer\n") + serve::Askers::kBody,
+      "/v2/models/scale/infer\n{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,4],"
+      "\"data\":[4,3,2,1]}],\"outputs\":[{\"name\":\"y\",\"parameters\":{\"classification\":2}}]}"};
 }
 void read_rest_call(std::string_view bytes) {
   const auto exchange = std::make_shared<WaitingExchange>();

@@ -134,12 +134,29 @@ std::vector<std::string> grpc_seeds() {
   input.add_message(5, contents);
   typed.add_bytes(1, "m");
   typed.add_message(5, input);
-  return {raw.str(), typed.str()};
+  io::ProtoWriter texts, element, elements;
+  element.add_bytes(1, "text");
+  element.add_bytes(2, "BYTES");
+  element.add_packed(3, std::vector<int64_t>{2});
+  io::ProtoWriter also = element;
+  elements.add_bytes(8, "a");
+  elements.add_bytes(8, "text");
+  also.add_message(5, elements);
+  texts.add_message(5, element);
+  texts.add_bytes(7, std::string("\1\0\0\0a\4\0\0\0text", 13));
+  io::ProtoWriter typed_texts;
+  typed_texts.add_message(5, also);
+  return {raw.str(), typed.str(), texts.str(), typed_texts.str()};
 }
 void read_grpc(std::string_view bytes) {
   refusing([&] {
     const serve::V2Request request = serve::read_v2_request(bytes);
-    (void)serve::tensors_of(request.asked, ports());
+    const serve::SharedMemory shared(true);
+    std::string room;
+    for (const serve::AskedInput& in : request.asked.inputs)
+      if (in.datatype == serve::kBytes) (void)serve::bytes_elements(in, shared, room);
+    if (request.asked.inputs.empty() || request.asked.inputs[0].datatype != serve::kBytes)
+      (void)serve::tensors_of(request.asked, ports(), shared);
   });
 }
 
@@ -160,7 +177,7 @@ void read_tensor_proto(std::string_view bytes) {
   refusing([&] {
     serve::Asked asked;
     asked.inputs.push_back(serve::read_tensor_proto("x", bytes, size_t{1} << 16));
-    (void)serve::tensors_of(asked, ports());
+    (void)serve::tensors_of(asked, ports(), serve::SharedMemory(false));
   });
 }
 

@@ -35,6 +35,17 @@ inline GrpcAnswer grpc_answer(HttpResponse r) {
   return out;
 }
 
+/// The messages of a stream that ended well, uncompressed.
+inline std::vector<std::string> streamed_messages(const HttpResponse& r) {
+  std::vector<std::string> out;
+  std::string_view body = r.body;
+  std::string room;
+  if (trailer_of(r, "grpc-status") != "0") return out;
+  while (const auto m = take_message(body, GrpcCoding::identity, size_t{1} << 20, room))
+    out.emplace_back(*m);
+  return out;
+}
+
 inline std::string as_body(const io::ProtoWriter& message) {
   return framed(std::string(5, '\0') + message.str());
 }
@@ -53,6 +64,7 @@ struct V2Input {
   uint32_t field = 0;  ///< of InferTensorContents
   std::vector<float> floats = {};
   std::vector<int64_t> ints = {};
+  std::vector<std::string> texts = {};  ///< bytes_contents, where `field` is 8
 };
 
 inline io::ProtoWriter v2_infer_request(const std::string& model,
@@ -69,6 +81,7 @@ inline io::ProtoWriter v2_infer_request(const std::string& model,
     t.add_packed(3, in.shape);
     if (!in.floats.empty()) contents.add_packed(in.field, in.floats);
     if (!in.ints.empty()) contents.add_packed(in.field, in.ints);
+    for (const std::string& text : in.texts) contents.add_bytes(in.field, text);
     if (in.field > 0) t.add_message(5, contents);
     out.add_message(5, t);
   }
@@ -80,6 +93,30 @@ inline io::ProtoWriter v2_infer_request(const std::string& model,
   for (const V2Input& in : inputs)
     if (in.raw) out.add_bytes(7, *in.raw);
   return out;
+}
+
+/// A parameter of a request, an input or an output: its name, and its value as an InferParameter.
+inline io::ProtoWriter v2_parameter(const std::string& name, uint32_t field, int64_t value) {
+  io::ProtoWriter choice, entry;
+  choice.add_int(field, value);
+  entry.add_bytes(1, name);
+  entry.add_message(2, choice);
+  return entry;
+}
+inline io::ProtoWriter v2_parameter(const std::string& name, const std::string& value) {
+  io::ProtoWriter choice, entry;
+  choice.add_bytes(3, value);
+  entry.add_bytes(1, name);
+  entry.add_message(2, choice);
+  return entry;
+}
+/// A requested output with parameters.
+inline void add_v2_output(io::ProtoWriter& request, const std::string& name,
+                          const std::vector<io::ProtoWriter>& parameters) {
+  io::ProtoWriter out;
+  out.add_bytes(1, name);
+  for (const io::ProtoWriter& p : parameters) out.add_message(2, p);
+  request.add_message(6, out);
 }
 
 inline std::string bytes_of_floats(const std::vector<float>& v) {

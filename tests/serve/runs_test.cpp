@@ -8,25 +8,13 @@
 #include "tandem/io/json.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/predictor.h"
-#include "tandem/recipe/train.h"
 #include "tests/io/io_helper.h"
+#include "tests/serve/run_helper.h"
 #include "tests/serve/serve_helper.h"
 #include "tests/support/init.h"
 
 namespace tandem::serve {
 namespace {
-
-// A run of three steps in the folder of models.
-std::string trained(const TempFolder& t, const std::string& name, const std::string& data,
-                    const std::string& model) {
-  const std::string file = t / (name + ".yaml");
-  write_file(file, "recipe: r\nseed: 0\ndata: " + data + "\nmodel: " + model +
-                       "\nloss: {type: cross_entropy}\noptim: {type: sgd, lr: 0.01}\n"
-                       "trainer: {max_steps: 3, report: false, metrics: []}\n");
-  return recipe::train(recipe::Recipe::load(file),
-                       {.folder = t / ("models/" + name), .progress = false})
-      .folder;
-}
 
 // The labels of an answer are those of a prediction, likeliest first, with the same chances.
 void expect_labels(const HttpResponse& r, const std::vector<recipe::ScoredClass>& want) {
@@ -42,16 +30,8 @@ void expect_labels(const HttpResponse& r, const std::vector<recipe::ScoredClass>
 
 TEST(ServingRuns, ImagesAndTextsInLabelsOut) {
   const TempFolder t;
-  const std::string digits = trained(t, "digits", "{type: digits}", "{type: mlp, hidden: [8]}");
-  std::string lines;
-  for (int i = 0; i < 24; ++i)
-    lines += i % 2 ? "place:city Where is the river ?\n" : "person:name Who wrote this book ?\n";
-  write_file(t / "train", lines);
-  write_file(t / "test", "person:name Who is unknown here ?\nplace:city Where ?\n");
-  const std::string texts = trained(t, "texts",
-                                    "{type: sentences, root: " + t.path().string() +
-                                        ", train: train, test: test, val_part: 0, batch: 4}",
-                                    "{type: text_cnn, width: 4, filters: 3, windows: [2, 3]}");
+  const std::string digits = trained_run(t, "digits", "{type: digits}", "{type: mlp, hidden: [8]}");
+  const std::string texts = trained_texts(t);
   Running server({.models = t / "models", .default_model = "digits"});
   ASSERT_EQ(server->repository().all().size(), 2u);
 

@@ -74,7 +74,6 @@ struct BadBody {
   const char* name;
   std::string body;
   const char* says;
-  int status = 400;
 };
 
 // Clients repeat what stands before the bytes of their tensors: the answer is that of the bytes.
@@ -159,13 +158,10 @@ TEST_F(Serving, BadV2BodiesGetTheirAnswer) {
       {"comma", "{\"inputs\":[" + x + ",]}", "comma"},
       {"bracket", "{\"inputs\":[" + x + "}]", "brackets"},
       {"leading zero", good(input_of("[1,4]", "[01,2,3,4]")), "expected a value"},
-      {"class output",
-       good(x, ",\"outputs\":[{\"name\":\"y\",\"parameters\":{\"classification\":1}}]"),
-       "as classes", 501},
   };
   for (const BadBody& b : cases) {
     const HttpResponse r = server_->post("/v2/models/scale/infer", b.body);
-    EXPECT_EQ(r.status, b.status) << b.name << r.body;
+    EXPECT_EQ(r.status, 400) << b.name << r.body;
     EXPECT_TRUE(has(r.body, b.says)) << b.name << ": " << r.body;
     EXPECT_NO_THROW(io::parse_json(r.body)) << b.name << ": " << r.body;
     EXPECT_FALSE(has(r.body, "/")) << b.name << ": " << r.body;  // no path leaks

@@ -118,6 +118,7 @@ message ModelInput
   string name 1
   int32 data_type 2
   repeated int64 dims 4
+  bool optional 8
 message ModelOutput
   string name 1
   int32 data_type 2
@@ -193,6 +194,41 @@ message RepositoryModelUnloadRequest
   string repository_name 1
   string model_name 2
 message RepositoryModelUnloadResponse
+message SystemSharedMemoryStatusRequest
+  string name 1
+message SystemSharedMemoryStatusResponse
+  map string SystemSharedMemoryStatusResponse.RegionStatus regions 1
+message SystemSharedMemoryStatusResponse.RegionStatus
+  string name 1
+  string key 2
+  uint64 offset 3
+  uint64 byte_size 4
+message SystemSharedMemoryRegisterRequest
+  string name 1
+  string key 2
+  uint64 offset 3
+  uint64 byte_size 4
+message SystemSharedMemoryRegisterResponse
+message SystemSharedMemoryUnregisterRequest
+  string name 1
+message SystemSharedMemoryUnregisterResponse
+message CudaSharedMemoryStatusRequest
+  string name 1
+message CudaSharedMemoryStatusResponse
+  map string CudaSharedMemoryStatusResponse.RegionStatus regions 1
+message CudaSharedMemoryStatusResponse.RegionStatus
+  string name 1
+  uint64 device_id 2
+  uint64 byte_size 3
+message CudaSharedMemoryRegisterRequest
+  string name 1
+  bytes raw_handle 2
+  int64 device_id 3
+  uint64 byte_size 4
+message CudaSharedMemoryRegisterResponse
+message CudaSharedMemoryUnregisterRequest
+  string name 1
+message CudaSharedMemoryUnregisterResponse
 service GRPCInferenceService
   rpc ServerLive ServerLiveRequest ServerLiveResponse
   rpc ServerReady ServerReadyRequest ServerReadyResponse
@@ -206,6 +242,12 @@ service GRPCInferenceService
   rpc RepositoryIndex RepositoryIndexRequest RepositoryIndexResponse
   rpc RepositoryModelLoad RepositoryModelLoadRequest RepositoryModelLoadResponse
   rpc RepositoryModelUnload RepositoryModelUnloadRequest RepositoryModelUnloadResponse
+  rpc SystemSharedMemoryStatus SystemSharedMemoryStatusRequest SystemSharedMemoryStatusResponse
+  rpc SystemSharedMemoryRegister SystemSharedMemoryRegisterRequest SystemSharedMemoryRegisterResponse
+  rpc SystemSharedMemoryUnregister SystemSharedMemoryUnregisterRequest SystemSharedMemoryUnregisterResponse
+  rpc CudaSharedMemoryStatus CudaSharedMemoryStatusRequest CudaSharedMemoryStatusResponse
+  rpc CudaSharedMemoryRegister CudaSharedMemoryRegisterRequest CudaSharedMemoryRegisterResponse
+  rpc CudaSharedMemoryUnregister CudaSharedMemoryUnregisterRequest CudaSharedMemoryUnregisterResponse
 
 file tensorflow/core/framework/tensor.proto tensorflow
 enum DataType

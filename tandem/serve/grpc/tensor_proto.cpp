@@ -68,6 +68,7 @@ AskedInput read_tensor_proto(const std::string& name, std::string_view message, 
   int64_t number = 0;
   std::optional<std::string_view> content;
   TypedValues values;
+  std::optional<std::string> texts;
   for_fields(message, "TensorProto", [&](io::ProtoReader& r) {
     const uint32_t field = r.field();
     if (field == 1) {
@@ -78,11 +79,21 @@ AskedInput read_tensor_proto(const std::string& name, std::string_view message, 
     } else if (field == 4) {
       content = r.bytes();
     } else if (field == 8) {
-      refuse(400, "input '{}' takes numbers, got texts", said);
+      if (!texts) texts.emplace();
+      add_element(*texts, r.bytes());
     } else if ((field >= 5 && field <= 7) || field == 10 || field == 11 || field == 13) {
       read_values(r, values, said);
     }
   });
+  constexpr int64_t kStrings = 7;
+  if (number == kStrings) {
+    in.datatype = kBytes;
+    in.own = std::make_shared<const std::string>(texts.value_or(""));
+    in.bytes = *in.own;
+    in.binary = static_cast<int64_t>(in.bytes.size());
+    return in;
+  }
+  if (texts) refuse(400, "input '{}' takes numbers, got texts", said);
   if (!type || !type->native)
     refuse(400, "input '{}' has the dtype {}, which no model takes", said, number);
   in.datatype = v2_name(type->carrier);

@@ -44,24 +44,24 @@ void predict(const GrpcCall& call, std::string_view message) {
     asked.inputs.push_back(
         read_tensor_proto(name, bytes, call.server.options.http.limits.body_bytes));
   for (const std::string& name : request.outputs) asked.outputs.push_back({.name = name});
-  auto wanted = wanted_outputs(asked, v->model->outputs());
-  run_inputs(call.exchange, v, tensors_of(asked, v->model->inputs()), {.timeout = call.timeout},
-             [call, v = v.get(), wanted = std::move(wanted)](const JobResult& r) {
-               if (r.status != 200) return call.fail(r.status, r.error);
-               try {
-                 io::ProtoWriter out = new_message();
-                 for (const auto& [at, binary] : wanted) {
-                   io::ProtoWriter entry;
-                   entry.add_bytes(1, v->model->outputs()[at].name);
-                   entry.add_message(2, write_tensor_proto(r.outputs.at(at)));
-                   out.add_message(1, entry);
-                 }
-                 out.add_message(2, spec_of(*v));
-                 call.answer(std::move(out), {{kTimingHeader, timing_text(r)}});
-               } catch (...) {
-                 call.fail(std::current_exception());
-               }
-             });
+  auto wanted = wanted_outputs(asked, *v, call.server.shared_memory);
+  run_asked(call.exchange, call.server, v, asked, {.timeout = call.timeout},
+            [call, v = v.get(), wanted = std::move(wanted)](const JobResult& r) {
+              if (r.status != 200) return call.fail(r.status, r.error);
+              try {
+                io::ProtoWriter out = new_message();
+                for (const WantedOutput& w : wanted) {
+                  io::ProtoWriter entry;
+                  entry.add_bytes(1, v->model->outputs()[w.at].name);
+                  entry.add_message(2, write_tensor_proto(r.outputs.at(w.at)));
+                  out.add_message(1, entry);
+                }
+                out.add_message(2, spec_of(*v));
+                call.answer(std::move(out), {{kTimingHeader, timing_text(r)}});
+              } catch (...) {
+                call.fail(std::current_exception());
+              }
+            });
 }
 
 io::ProtoWriter map_entry(const std::string& key, const io::ProtoWriter& value) {

@@ -25,6 +25,7 @@ struct Contents {
   std::vector<int64_t> ints;
   std::vector<float> floats;
   std::vector<double> doubles;
+  std::string bytes;  ///< in the binary form of BYTES
 };
 
 Contents read_contents(io::ProtoReader& input, const std::string& name) {
@@ -41,20 +42,25 @@ Contents read_contents(io::ProtoReader& input, const std::string& name) {
       r.append(out.floats);
     else if (r.field() == 7)
       r.append(out.doubles);
+    else
+      add_element(out.bytes, r.bytes());
   });
   return out;
 }
 
 // Typed values become the bytes that a raw tensor has.
-void put_contents(AskedInput& in, const Contents& contents) {
+void put_contents(AskedInput& in, Contents& contents) {
+  constexpr uint32_t kOfBytes = 8;
   const std::string name = one_line(in.name, 64);
   const V2Type* type = v2_type(in.datatype);  // without one, the datatype is refused later
+  const bool texts = in.datatype == kBytes;
   if (type && type->contents == 0)
     refuse(400, "input '{}' is {}, which has no contents; send raw_input_contents", name,
            in.datatype);
-  if (type && contents.field != 0 && contents.field != type->contents)
+  const uint32_t own = texts ? kOfBytes : type ? type->contents : contents.field;
+  if (contents.field != 0 && contents.field != own)
     refuse(400, "input '{}' is {}, whose values are {}, and has {}", name, in.datatype,
-           kContentsNames[type->contents], kContentsNames[contents.field]);
+           kContentsNames[own], kContentsNames[contents.field]);
   std::string bytes;
   if (contents.field == 6)
     bytes = bytes_of(contents.floats);
@@ -62,6 +68,8 @@ void put_contents(AskedInput& in, const Contents& contents) {
     bytes = bytes_of(contents.doubles);
   else if (type && contents.field != 0 && contents.field < 6)
     bytes = bytes_of(contents.ints, type->dtype, name);
+  else if (texts)
+    bytes = std::move(contents.bytes);
   in.own = std::make_shared<const std::string>(std::move(bytes));
   in.bytes = *in.own;
   in.binary = static_cast<int64_t>(in.own->size());
@@ -124,19 +132,35 @@ void read_parameter(io::ProtoReader& parameters, Asked& asked) {
   });
 }
 
-void check_parameter_of_input(io::ProtoReader& parameters) {
-  for_fields_of(parameters, [&](io::ProtoReader& r) {
-    if (r.field() == 1 && r.bytes().starts_with("shared_memory"))
-      refuse(501, "tensors in shared memory are not read");
+std::string text_of(io::ProtoReader& entry, const std::string& name) {
+  std::string out;
+  for_fields_of(entry, [&](io::ProtoReader& r) {
+    if (r.field() != 3) refuse(400, "the parameter '{}' is not a text", name);
+    out = r.text();
   });
+  return out;
 }
 
-void read_output_parameter(io::ProtoReader& parameters) {
+// A parameter of an input or of a requested output: where in shared memory it lies, or how many
+// classes it is asked for.
+void read_tensor_parameter(io::ProtoReader& parameters, std::shared_ptr<SharedAsk>& shared,
+                           int64_t* classes = nullptr) {
+  std::string name;
+  const auto place = [&shared]() -> SharedAsk& {
+    if (!shared) shared = std::make_shared<SharedAsk>();
+    return *shared;
+  };
   for_fields_of(parameters, [&](io::ProtoReader& r) {
-    if (r.field() != 1) return;
-    const std::string_view name = r.bytes();
-    if (name == "classification") refuse(501, "outputs as classes are not given; take the tensor");
-    if (name.starts_with("shared_memory")) refuse(501, "tensors in shared memory are not written");
+    if (r.field() == 1) name = r.text();
+    if (r.field() != 2) return;
+    if (name == "shared_memory_region")
+      place().region = text_of(r, name);
+    else if (name == "shared_memory_byte_size")
+      place().bytes = number_of(r, name);
+    else if (name == "shared_memory_offset")
+      place().offset = number_of(r, name);
+    else if (classes && name == "classification")
+      *classes = number_of(r, name);
   });
 }
 
@@ -155,7 +179,7 @@ AskedInput read_input(io::ProtoReader& request, bool& typed) {
       r.append(sizes);
       for (const int64_t n : sizes) add_size(*in.shape, n, one_line(in.name, 64));
     } else if (r.field() == 4) {
-      check_parameter_of_input(r);
+      read_tensor_parameter(r, in.shared);
     } else if (r.field() == 5) {
       contents = read_contents(r, one_line(in.name, 64));
       has_contents = true;
@@ -166,21 +190,24 @@ AskedInput read_input(io::ProtoReader& request, bool& typed) {
   return in;
 }
 
-// Raw tensors: one for each input, in their order.
+// Raw tensors: one for each input that is not in shared memory, in their order.
 void deal_raw(Asked& asked, const std::vector<std::string_view>& raw, bool typed) {
   if (raw.empty()) {
     for (AskedInput& in : asked.inputs)
-      if (!in.binary) in.binary = 0;  // no values at all
+      if (!in.binary && !in.shared) in.binary = 0;  // no values at all
     return;
   }
   if (typed) refuse(400, "the request has raw_input_contents and contents of inputs");
-  if (raw.size() != asked.inputs.size())
-    refuse(400, "the request has {} inputs and {} raw_input_contents", asked.inputs.size(),
-           raw.size());
-  for (size_t i = 0; i < raw.size(); ++i) {
-    asked.inputs[i].bytes = raw[i];
-    asked.inputs[i].binary = static_cast<int64_t>(raw[i].size());
+  size_t next = 0;
+  for (AskedInput& in : asked.inputs) {
+    if (in.shared) continue;
+    const std::string_view bytes = next < raw.size() ? raw[next] : std::string_view();
+    ++next;
+    in.bytes = bytes;
+    in.binary = static_cast<int64_t>(bytes.size());
   }
+  if (raw.size() != next)
+    refuse(400, "the request has {} inputs and {} raw_input_contents", next, raw.size());
 }
 
 }  // namespace
@@ -212,7 +239,7 @@ V2Request read_v2_request(std::string_view message) {
         AskedOutput o;
         for_fields_of(r, [&](io::ProtoReader& f) {
           if (f.field() == 1) o.name = f.text();
-          if (f.field() == 2) read_output_parameter(f);
+          if (f.field() == 2) read_tensor_parameter(f, o.shared, &o.classes);
         });
         out.asked.outputs.push_back(std::move(o));
         if (out.asked.outputs.size() > kMostTensors) refuse(400, "there are too many outputs");
@@ -230,28 +257,47 @@ V2Request read_v2_request(std::string_view message) {
   return out;
 }
 
+namespace {
+
+// Where an output was written, as the parameters of its tensor.
+void add_shared_place(io::ProtoWriter& tensor, const SharedRange& shared, size_t bytes) {
+  const auto add = [&tensor](const char* name, const io::ProtoWriter& choice) {
+    io::ProtoWriter entry;
+    entry.add_bytes(1, name);
+    entry.add_message(2, choice);
+    tensor.add_message(4, entry);
+  };
+  io::ProtoWriter region, at, size;
+  region.add_bytes(3, shared.region->name());
+  at.add_varint(2, shared.at);
+  size.add_varint(2, bytes);
+  add("shared_memory_region", region);
+  add("shared_memory_offset", at);
+  add("shared_memory_byte_size", size);
+}
+
+}  // namespace
+
 void write_v2_response(io::ProtoWriter& out, const ModelVersion& v, const std::string& id,
-                       const std::vector<std::pair<size_t, bool>>& wanted, const JobResult& r) {
+                       const std::vector<WantedOutput>& wanted, const JobResult& r) {
   out.add_bytes(1, v.name);
   out.add_bytes(2, std::to_string(v.version));
   if (!id.empty()) out.add_bytes(3, id);
-  std::vector<Tensor> tensors;
-  for (const auto& [at, binary] : wanted) {
-    const Tensor x = r.outputs.at(at).contiguous();
+  std::vector<AnsweredOutput> all;
+  for (const WantedOutput& w : wanted) {
+    AnsweredOutput y = answered_output(v, w, r);
     io::ProtoWriter t;
-    t.add_bytes(1, v.model->outputs()[at].name);
-    t.add_bytes(2, v2_name(x.dtype()));
-    std::vector<int64_t> shape;
-    for (int d = 0; d < x.dim(); ++d) shape.push_back(x.size(d));
-    t.add_packed(3, shape);
+    t.add_bytes(1, y.name);
+    t.add_bytes(2, y.datatype);
+    const std::span<const int64_t> sizes = y.sizes();
+    t.add_packed(3, std::vector<int64_t>(sizes.begin(), sizes.end()));
+    if (w.shared) add_shared_place(t, *w.shared, y.bytes().size());
     out.add_message(5, t);
-    tensors.push_back(x);
+    all.push_back(std::move(y));
   }
-  for (const Tensor& x : tensors)
-    out.add_bytes(6, x.numel() == 0
-                         ? std::string_view()
-                         : std::string_view(static_cast<const char*>(x.data_ptr()),
-                                            static_cast<size_t>(x.numel()) * size_of(x.dtype())));
+  // Each has its bytes, none of those in shared memory: clients count them.
+  for (size_t i = 0; i < all.size(); ++i)
+    out.add_bytes(6, wanted[i].shared ? std::string_view() : all[i].bytes());
 }
 
 }  // namespace tandem::serve

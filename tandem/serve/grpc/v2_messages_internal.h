@@ -16,6 +16,14 @@ struct V2Request {
 V2Request read_v2_request(std::string_view message);
 /// The fields of a ModelInferResponse, into `out`.
 void write_v2_response(io::ProtoWriter& out, const ModelVersion& v, const std::string& id,
-                       const std::vector<std::pair<size_t, bool>>& wanted, const JobResult& r);
+                       const std::vector<WantedOutput>& wanted, const JobResult& r);
+
+// ---- methods of GRPCInferenceService in v2_shared_service.cpp
+void shared_memory_status(const GrpcCall& call, std::string_view message);
+void shared_memory_register(const GrpcCall& call, std::string_view message);
+void shared_memory_unregister(const GrpcCall& call, std::string_view message);
+void cuda_memory_status(const GrpcCall& call, std::string_view message);
+void cuda_memory_register(const GrpcCall& call, std::string_view message);
+void cuda_memory_unregister(const GrpcCall& call, std::string_view message);
 
 }  // namespace tandem::serve

@@ -43,7 +43,7 @@ void server_metadata(const GrpcCall& call, std::string_view) {
   io::ProtoWriter out = new_message();
   out.add_bytes(1, "tandem");
   out.add_bytes(2, TANDEM_VERSION);
-  for (const char* e : kV2Extensions) out.add_bytes(3, e);
+  for (const std::string& e : v2_extensions(call.server)) out.add_bytes(3, e);
   call.answer(std::move(out));
 }
 
@@ -55,17 +55,17 @@ void model_metadata(const GrpcCall& call, std::string_view message) {
   for (const ModelVersionPtr& other : call.server.repository.versions(v->name))
     out.add_bytes(2, std::to_string(other->version));
   out.add_bytes(3, platform_of(*v));
-  const auto put = [&out](uint32_t field, const std::vector<ModelPort>& ports) {
-    for (const ModelPort& p : ports) {
+  const auto put = [&out](uint32_t field, const std::vector<V2Port>& ports) {
+    for (const V2Port& p : ports) {
       io::ProtoWriter port;
       port.add_bytes(1, p.name);
-      port.add_bytes(2, v2_name(p.dtype));
+      port.add_bytes(2, p.datatype);
       port.add_packed(3, p.shape);
       out.add_message(field, port);
     }
   };
-  put(4, v->model->inputs());
-  put(5, v->model->outputs());
+  put(4, v2_inputs(*v));
+  put(5, v2_outputs(*v));
   call.answer(std::move(out));
 }
 
@@ -82,9 +82,9 @@ void model_infer(const GrpcCall& call, std::string_view message) {
   if (call.exchange->access) call.exchange->access->called(request.asked.id);
   const ModelVersionPtr v = version_of_step(
       picked_version(call.server, request.model, request.version), request.asked.terms.sequence);
-  auto wanted = wanted_outputs(request.asked, v->model->outputs());
-  run_inputs(
-      call.exchange, v, tensors_of(request.asked, v->model->inputs()), terms_of(request, call),
+  auto wanted = wanted_outputs(request.asked, *v, call.server.shared_memory);
+  run_asked(
+      call.exchange, call.server, v, request.asked, terms_of(request, call),
       [call, v = v.get(), id = request.asked.id, wanted = std::move(wanted)](const JobResult& r) {
         if (r.status != 200) return call.fail(r.status, r.error);
         try {
@@ -118,7 +118,7 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
     id = request.asked.id;
     const ModelVersionPtr v = version_of_step(
         picked_version(call.server, request.model, request.version), request.asked.terms.sequence);
-    auto wanted = wanted_outputs(request.asked, v->model->outputs());
+    auto wanted = wanted_outputs(request.asked, *v, call.server.shared_memory);
     const auto done = [stream, number, v = v.get(), id,
                        wanted = std::move(wanted)](const JobResult& r) {
       if (r.status != 200) return stream->answer(number, stream_error(r.error, id));
@@ -132,8 +132,7 @@ void model_stream_infer(const std::shared_ptr<MessageStream>& stream, uint64_t n
         stream->answer(number, stream_error(refusal_of(std::current_exception()).text, id));
       }
     };
-    run_inputs(call.exchange, v, tensors_of(request.asked, v->model->inputs()),
-               terms_of(request, call), done);
+    run_asked(call.exchange, call.server, v, request.asked, terms_of(request, call), done);
   } catch (...) {
     stream->answer(number, stream_error(refusal_of(std::current_exception()).text, id));
   }
@@ -171,19 +170,21 @@ void model_config(const GrpcCall& call, std::string_view message) {
   config.add_bytes(1, v->name);
   config.add_bytes(2, platform_of(*v));
   config.add_int(4, most_rows_of(*v));
-  const auto put = [&](uint32_t field, const std::vector<ModelPort>& ports, uint32_t dims_field) {
-    for (const ModelPort& p : ports) {
+  constexpr uint32_t kOptional = 8;
+  const auto put = [&](uint32_t field, const std::vector<V2Port>& ports, uint32_t dims_field) {
+    for (const V2Port& p : ports) {
       io::ProtoWriter port;
       port.add_bytes(1, p.name);
-      port.add_varint(2, static_cast<uint64_t>(v2_type(p.dtype).config));
+      port.add_varint(2, static_cast<uint64_t>(p.config));
       std::vector<int64_t> dims(p.shape.begin() + (batched && !p.shape.empty() ? 1 : 0),
                                 p.shape.end());
       port.add_packed(dims_field, dims);
+      if (p.optional) port.add_varint(kOptional, 1);
       config.add_message(field, port);
     }
   };
-  put(5, v->model->inputs(), 4);
-  put(6, v->model->outputs(), 3);
+  put(5, v2_inputs(*v), 4);
+  put(6, v2_outputs(*v), 3);
   constexpr uint64_t kKindGpu = 1, kKindCpu = 2;
   for (const auto& [device, count] : v->model->instances_by_device()) {
     io::ProtoWriter group;
@@ -310,6 +311,12 @@ std::span<const GrpcMethod> v2_methods() {
       {"/inference.GRPCInferenceService/RepositoryModelLoad", model_load, nullptr, KeyScope::admin},
       {"/inference.GRPCInferenceService/RepositoryModelUnload", model_unload, nullptr,
        KeyScope::admin},
+      {"/inference.GRPCInferenceService/SystemSharedMemoryStatus", shared_memory_status},
+      {"/inference.GRPCInferenceService/SystemSharedMemoryRegister", shared_memory_register},
+      {"/inference.GRPCInferenceService/SystemSharedMemoryUnregister", shared_memory_unregister},
+      {"/inference.GRPCInferenceService/CudaSharedMemoryStatus", cuda_memory_status},
+      {"/inference.GRPCInferenceService/CudaSharedMemoryRegister", cuda_memory_register},
+      {"/inference.GRPCInferenceService/CudaSharedMemoryUnregister", cuda_memory_unregister},
   };
   return kMethods;
 }

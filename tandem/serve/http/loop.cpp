@@ -53,6 +53,7 @@ class LoopExchange : public HttpExchange {
     mail_->post({connection_, std::move(piece), false});
   }
   bool on_loop() const override { return mail_->thread.load() == std::this_thread::get_id(); }
+  void beside(std::function<void()> task) override { mail_->loop->beside(std::move(task)); }
   void leave() { gone_.store(true, std::memory_order_relaxed); }
 
  private:
@@ -334,7 +335,7 @@ void HttpLoop::dispatch(Connection& c) {
   c.old = r.old;
   c.head_only = r.method == "HEAD";
   c.waiting = exchange;
-  if (goes_beside(r)) return put_beside(std::move(exchange));
+  if (goes_beside(r)) return beside([this, e = std::move(exchange)] { call(e); });
   dispatching_ = c.id;
   call(exchange);
   dispatching_ = 0;
@@ -345,15 +346,14 @@ bool HttpLoop::goes_beside(const HttpRequest& r) const {
          (options.beside && options.beside(r));
 }
 
-void HttpLoop::put_beside(HttpExchangePtr exchange) {
-  {
-    const std::lock_guard hold(work_lock_);
-    work_.push_back(std::move(exchange));
-  }
+void HttpLoop::beside(std::function<void()> task) {
+  const std::lock_guard hold(work_lock_);
+  work_.push_back(std::move(task));
   work_ready_.notify_one();
 }
 
 void HttpLoop::call(const HttpExchangePtr& exchange) {
+  if (exchange->gone()) return;
   try {
     handler_(exchange);
   } catch (const std::exception& e) {
@@ -364,7 +364,7 @@ void HttpLoop::call(const HttpExchangePtr& exchange) {
 
 void HttpLoop::work() {
   for (;;) {
-    HttpExchangePtr next;
+    std::function<void()> next;
     {
       std::unique_lock hold(work_lock_);
       work_ready_.wait(hold, [this] { return work_ends_ || !work_.empty(); });
@@ -372,7 +372,7 @@ void HttpLoop::work() {
       next = std::move(work_.front());
       work_.pop_front();
     }
-    if (!next->gone()) call(next);
+    next();
   }
 }
 

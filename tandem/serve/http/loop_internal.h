@@ -57,6 +57,8 @@ class HttpLoop {
   int port = 0;
   std::atomic<int> drains{0};   ///< calls of drain()
   std::atomic<int> reloads{0};  ///< calls of reload()
+  /// Runs on a worker.
+  void beside(std::function<void()> task);
   std::atomic<double> drain_delay{0}, drain_wait{0};
   int wake = -1;
   std::atomic<uint64_t> accepted{0}, open{0}, requests{0}, refused{0}, dropped{0};
@@ -73,7 +75,6 @@ class HttpLoop {
   void charge(Connection& c);
   void dispatch(Connection& c);
   bool goes_beside(const HttpRequest& r) const;
-  void put_beside(HttpExchangePtr exchange);
   void call(const HttpExchangePtr& exchange);
   void refuse(Connection& c, int status, const std::string& reason);
   void put(Connection& c, HttpResponse response, bool last = true);
@@ -121,7 +122,7 @@ class HttpLoop {
   std::vector<char> room_ = std::vector<char>(size_t{256} << 10);
   std::mutex work_lock_;
   std::condition_variable work_ready_;
-  std::deque<HttpExchangePtr> work_;
+  std::deque<std::function<void()>> work_;
   bool work_ends_ = false;
   std::vector<std::thread> workers_;
 };

@@ -69,6 +69,9 @@ class TD_API HttpExchange {
   virtual void write(HttpResponse piece) = 0;
   /// Is this the thread that serves all connections? Nothing slow may be done there.
   virtual bool on_loop() const = 0;
+  /// On that thread: `task` runs on one of those beside it, unless the server ends before; where
+  /// there are none, at once. It must not throw.
+  virtual void beside(std::function<void()> task) { task(); }
   void show(HttpResponse& piece, bool last) const {
     if (on_answer) on_answer(piece, last);
   }

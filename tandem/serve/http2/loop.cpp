@@ -46,6 +46,7 @@ class StreamExchange : public HttpStream {
     post(std::move(piece), false);
   }
   bool on_loop() const override { return mail_->thread.load() == std::this_thread::get_id(); }
+  void beside(std::function<void()> task) override { mail_->loop->beside(std::move(task)); }
   void take(size_t bytes, size_t held) override {
     if (Http2Connection* c = connection()) c->take(stream_, bytes, held);
   }
@@ -132,7 +133,7 @@ void HttpLoop::open_http2(Connection& c) {
     if (streamed || !goes_beside(exchange->request))
       call(exchange);
     else
-      put_beside(exchange);
+      beside([this, exchange] { call(exchange); });
     return exchange;
   };
   c.http2 = std::make_unique<Http2Connection>(Http2Owner{

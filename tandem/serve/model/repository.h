@@ -19,7 +19,7 @@
 #include "tandem/serve/model/sequences.h"
 #include "tandem/serve/model/settings.h"
 #include "tandem/serve/model/traffic.h"
-#include "tandem/serve/text/embedding_model.h"
+#include "tandem/serve/text/text_encoder.h"
 #include "tandem/serve/text/text_model.h"
 
 namespace tandem::serve {
@@ -31,13 +31,15 @@ struct ModelVersion {
   ModelSettings settings;
   std::shared_ptr<Servable> model;
   std::unique_ptr<Scheduler> scheduler;
-  std::unique_ptr<TextModel> text;  ///< of a language model with its tokenizer, else nullptr
-  std::unique_ptr<EmbeddingModel> embedding;  ///< of an encoder with its tokenizer
-  std::unique_ptr<ResponseCache> cache;       ///< of a model whose answers are kept
-  Sequences* sequences = nullptr;             ///< of a model with state: of all its versions
-  double loaded = 0;                          ///< seconds since 1970
+  std::unique_ptr<TextModel> text;       ///< of a language model with its tokenizer, else nullptr
+  std::unique_ptr<TextEncoder> encoder;  ///< of an encoder of texts with its tokenizer
+  std::unique_ptr<ResponseCache> cache;  ///< of a model whose answers are kept
+  Sequences* sequences = nullptr;        ///< of a model with state: of all its versions
+  double loaded = 0;                     ///< seconds since 1970
   /// Of all versions of the model, where a canary or a shadow is among them; else nullptr.
   std::shared_ptr<Traffic> traffic = {};
+  /// Does it answer texts with vectors?
+  bool embeds() const { return encoder && encoder->embeds(); }
 };
 using ModelVersionPtr = std::shared_ptr<ModelVersion>;
 

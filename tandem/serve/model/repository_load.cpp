@@ -215,7 +215,7 @@ std::unique_ptr<ModelVersion> Repository::State::load_version(const std::string&
     text.adapters = folder.adapters(name, settings);
     text.draft = draft;
     v->text = TextModel::load(files->path(), text, v->model->pretrained());
-    v->embedding = EmbeddingModel::load(files->path(), *v->model);
+    v->encoder = TextEncoder::load(files->path(), *v->model);
   }
   TD_CHECK(v->text || (settings.adapters.empty() && settings.draft.empty()), Value,
            "'{}' has adapters or a draft model, and is not a language model that continues texts",

@@ -73,7 +73,7 @@ std::string model_json(const ModelVersion& v) {
     out += fmt::format(",\"text\":{{\"chat\":{},\"tokens\":{},\"running\":{}}}",
                        v.text->chat.has_value(), t.new_tokens.load(), t.running.load());
   }
-  if (v.embedding) out += ",\"embedding\":true";
+  if (v.embeds()) out += ",\"embedding\":true";
   if (const std::string note = v.model->note(); !note.empty()) {
     out += ",\"note\":";
     write_text(out, note);

@@ -154,10 +154,10 @@ void models_list(Call& call) {
         "{}{{\"id\":{},\"object\":\"model\",\"created\":{:.0f},\"owned_by\":"
         "\"tandem\",\"max_model_len\":{}{}}}",
         out.empty() ? "" : ",", io::quote_json(id), v.loaded,
-        v.text ? v.text->engine.length() : v.embedding->length(), of);
+        v.text ? v.text->engine.length() : v.encoder->length(), of);
   };
   for (const ModelVersionPtr& v : call.server.repository.all()) {
-    if (!v->text && !v->embedding) continue;
+    if (!v->text && !v->embeds()) continue;
     add(*v, v->name, "");
     if (!v->text) continue;
     for (const std::string& adapter : v->text->engine.adapters()) add(*v, adapter, v->name);
@@ -172,7 +172,7 @@ struct Wanted {
 };
 constexpr Wanted kContinues = {[](const ModelVersion& v) { return v.text != nullptr; },
                                "does not continue texts", "continues texts"};
-constexpr Wanted kEmbeds = {[](const ModelVersion& v) { return v.embedding != nullptr; },
+constexpr Wanted kEmbeds = {[](const ModelVersion& v) { return v.embeds(); },
                             "does not embed texts", "embeds texts"};
 
 /// What a request is answered by.

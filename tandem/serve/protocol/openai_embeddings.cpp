@@ -23,7 +23,7 @@ struct EmbeddingRequest {
   int64_t dimensions = 0, priority = 0;
 };
 
-EmbeddingRequest read_embedding(const io::Json& body, const EmbeddingModel& model) {
+EmbeddingRequest read_embedding(const io::Json& body, const TextEncoder& model) {
   OpenAiFields f(body);
   EmbeddingRequest r;
   f.pass({"model", "user"});
@@ -85,7 +85,7 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
 
   void start() {
     for (size_t i = 0; i < request_.texts.size(); ++i)
-      run_inputs(call_.exchange, version_, version_->embedding->inputs(request_.texts[i]),
+      run_inputs(call_.exchange, version_, version_->encoder->inputs(request_.texts[i]),
                  {.priority = request_.priority},
                  [self = shared_from_this(), i](const JobResult& r) { self->take(i, r); });
   }
@@ -97,7 +97,7 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
     if (failed_) return;
     if (r.status != 200) return fail(r.status, r.error);
     try {
-      vectors_[i] = version_->embedding->vector_of(r.outputs, request_.dimensions);
+      vectors_[i] = version_->encoder->vector_of(r.outputs, request_.dimensions);
     } catch (...) {
       const Refusal refusal = refusal_of(std::current_exception());
       return fail(refusal.status, refusal.text);
@@ -143,7 +143,7 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
 }  // namespace
 
 void answer_embeddings(const Call& call, const ModelVersionPtr& v, const io::Json& body) {
-  std::make_shared<EmbeddingAnswer>(call, v, read_embedding(body, *v->embedding))->start();
+  std::make_shared<EmbeddingAnswer>(call, v, read_embedding(body, *v->encoder))->start();
 }
 
 }  // namespace tandem::serve

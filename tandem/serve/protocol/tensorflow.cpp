@@ -10,6 +10,7 @@
 #include "tandem/io/tensorflow/tensor_bundle.h"
 #include "tandem/ops/ops.h"
 #include "tandem/serve/protocol/examples_internal.h"
+#include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -198,11 +199,13 @@ void predict_tensorflow(Call& call, const ModelVersionPtr& v) {
   if (instances.empty() == inputs.empty())
     refuse(400, "the body expects one of 'instances' and 'inputs'");
   const bool row_form = !instances.empty();
-  infer(call, v, row_form ? rows(instances, ports) : columns(inputs, ports), {},
-        [v = v.get(), row_form](const JobResult& r) {
-          return HttpResponse{.body = row_form ? row_answer(v->model->outputs(), r)
-                                               : column_answer(v->model->outputs(), r)};
-        });
+  auto respond = [v = v.get(), row_form](const JobResult& r) {
+    return HttpResponse{.body = row_form ? row_answer(v->model->outputs(), r)
+                                         : column_answer(v->model->outputs(), r)};
+  };
+  if (const auto texts = bytes_of_tensorflow(row_form ? instances : inputs, bytes_input_of(*v)))
+    return run_asked(call.exchange, call.server, v, *texts, {}, answer_with(call, respond));
+  infer(call, v, row_form ? rows(instances, ports) : columns(inputs, ports), {}, respond);
 }
 
 bool handle_tensorflow(Call& call) {

@@ -20,15 +20,12 @@ constexpr V2Type kV2Types[] = {
     {DType::b8, "BOOL", 1, 1},
 };
 
-std::string ports_json(const std::vector<ModelPort>& ports) {
+std::string ports_json(const std::vector<V2Port>& ports) {
   std::string out = "[";
-  for (const ModelPort& p : ports) {
-    if (out.size() > 1) out += ',';
-    out += fmt::format("{{\"name\":{},\"datatype\":\"{}\",\"shape\":[", io::quote_json(p.name),
-                       v2_name(p.dtype));
-    for (size_t d = 0; d < p.shape.size(); ++d) out += (d ? "," : "") + std::to_string(p.shape[d]);
-    out += "]}";
-  }
+  for (const V2Port& p : ports)
+    out += fmt::format("{}{{\"name\":{},\"datatype\":\"{}\",\"shape\":[{}]}}",
+                       out.size() > 1 ? "," : "", io::quote_json(p.name), p.datatype,
+                       fmt::join(p.shape, ","));
   return out + "]";
 }
 
@@ -39,8 +36,8 @@ void metadata(Call& call, const ModelVersion& v) {
   call.json(
       fmt::format("{{\"name\":{},\"versions\":[{}],\"platform\":\"{}\",\"inputs\":{},"
                   "\"outputs\":{}}}",
-                  io::quote_json(v.name), versions, platform_of(v), ports_json(v.model->inputs()),
-                  ports_json(v.model->outputs())));
+                  io::quote_json(v.name), versions, platform_of(v), ports_json(v2_inputs(v)),
+                  ports_json(v2_outputs(v))));
 }
 
 std::string map_json(const std::vector<std::string>& entries) {
@@ -75,14 +72,15 @@ std::string dynamic_batching(const ModelSettings& s) {
 // What perf_analyzer and tritonclient read of Triton's ModelConfig.
 void config(Call& call, const ModelVersion& v) {
   const bool batched = v.model->batched();
-  const auto list = [&](const std::vector<ModelPort>& ports) {
+  const auto list = [&](const std::vector<V2Port>& ports) {
     std::string out;
-    for (const ModelPort& p : ports) {
+    for (const V2Port& p : ports) {
       std::string dims;
       for (size_t d = batched ? 1 : 0; d < p.shape.size(); ++d)
         dims += (dims.empty() ? "" : ",") + std::to_string(p.shape[d]);
-      out += fmt::format("{}{{\"name\":{},\"data_type\":\"TYPE_{}\",\"dims\":[{}]}}",
-                         out.empty() ? "" : ",", io::quote_json(p.name), v2_name(p.dtype), dims);
+      out += fmt::format("{}{{\"name\":{},\"data_type\":\"TYPE_{}\",\"dims\":[{}]{}}}",
+                         out.empty() ? "" : ",", io::quote_json(p.name), p.config_name(), dims,
+                         p.optional ? ",\"optional\":true" : "");
     }
     return out;
   };
@@ -103,8 +101,8 @@ void config(Call& call, const ModelVersion& v) {
   call.json(
       fmt::format("{{\"name\":{},\"platform\":\"{}\",\"max_batch_size\":{},\"input\":[{}],"
                   "\"output\":[{}],\"instance_group\":[{}]{}}}",
-                  io::quote_json(v.name), platform_of(v), most_rows_of(v), list(v.model->inputs()),
-                  list(v.model->outputs()), groups, batching));
+                  io::quote_json(v.name), platform_of(v), most_rows_of(v), list(v2_inputs(v)),
+                  list(v2_outputs(v)), groups, batching));
 }
 
 std::string statistics_of(const ModelVersion& v) {
@@ -236,6 +234,12 @@ void model(Call& call) {
 
 }  // namespace
 
+std::vector<std::string> v2_extensions(const ServerContext& server) {
+  std::vector<std::string> out = {"binary_tensor_data", "model_repository", "model_configuration",
+                                  "statistics",         "sequence",         "classification"};
+  if (server.shared_memory.allowed()) out.emplace_back("system_shared_memory");
+  return out;
+}
 std::string platform_of(const ModelVersion& v) { return "tandem_" + v.model->platform(); }
 int64_t most_rows_of(const ModelVersion& v) {
   return v.model->batched() ? v.model->sizes().back().rows : 0;
@@ -292,7 +296,7 @@ bool handle_v2(Call& call) {
   if (call.path.size() == 1) {
     call.only("GET");
     std::string extensions;
-    for (const char* e : kV2Extensions)
+    for (const std::string& e : v2_extensions(call.server))
       extensions += fmt::format("{}\"{}\"", extensions.empty() ? "" : ",", e);
     call.json(fmt::format("{{\"name\":\"tandem\",\"version\":\"{}\",\"extensions\":[{}]}}",
                           TANDEM_VERSION, extensions));
@@ -302,6 +306,8 @@ bool handle_v2(Call& call) {
     repository(call);
   } else if (call.path[1] == "models") {
     model(call);
+  } else if (call.path[1].ends_with("sharedmemory")) {
+    shared_memory_v2(call);
   } else {
     refuse(404, "there is nothing at this path");
   }

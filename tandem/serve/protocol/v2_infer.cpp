@@ -41,6 +41,22 @@ std::vector<int64_t> read_sizes(JsonCursor& json, const std::string& name) {
   return out;
 }
 
+// Reads a parameter that says where in shared memory a tensor lies; false for any other.
+bool read_shared(JsonCursor& json, std::string_view name, std::shared_ptr<SharedAsk>& out) {
+  if (!name.starts_with(kSharedPrefix)) return false;
+  name.remove_prefix(kSharedPrefix.size());
+  const bool region = name == "region", bytes = name == "byte_size";
+  if (!region && !bytes && name != "offset") return false;
+  if (!out) out = std::make_shared<SharedAsk>();
+  if (region)
+    out->region = json.read_string();
+  else if (bytes)
+    out->bytes = json.read_int();
+  else
+    out->offset = json.read_int();
+  return true;
+}
+
 AskedInput read_input(JsonCursor& json, std::string_view text) {
   AskedInput in;
   JsonKeys keys;
@@ -63,7 +79,7 @@ AskedInput read_input(JsonCursor& json, std::string_view text) {
       while (const auto name = json.next_key()) {
         if (*name == "binary_data_size")
           in.binary = json.read_int();
-        else
+        else if (!read_shared(json, *name, in.shared))
           json.skip();
       }
     } else {
@@ -85,8 +101,8 @@ AskedOutput read_output(JsonCursor& json) {
         if (*name == "binary_data")
           out.binary = json.read_bool();
         else if (*name == "classification")
-          refuse(501, "outputs as classes are not given; take the tensor");
-        else
+          out.classes = json.read_int();
+        else if (!read_shared(json, *name, out.shared))
           json.skip();
       }
     } else {
@@ -166,7 +182,7 @@ Asked read_request(std::string_view text) {
 bool comes_again(const Asked& asked) {
   return asked.id.empty() && asked.terms.sequence.id.empty() &&
          std::all_of(asked.inputs.begin(), asked.inputs.end(), [](const AskedInput& in) {
-           return in.binary && in.data.empty() && !in.values.defined();
+           return in.binary && in.data.empty() && !in.values.defined() && !in.shared;
          });
 }
 
@@ -215,14 +231,8 @@ size_t json_length(const HttpRequest& r, bool& given) {
   return static_cast<size_t>(*n);
 }
 
-std::string known_names(const std::vector<ModelPort>& ports) {
-  std::string out;
-  for (const ModelPort& p : ports) out += (out.empty() ? "'" : ", '") + p.name + "'";
-  return out;
-}
-
 DType dtype_of(const AskedInput& in, const ModelPort& port) {
-  if (in.datatype == "BYTES")
+  if (in.datatype == kBytes)
     refuse(400, "input '{}' takes {}, got BYTES", said(in.name), v2_name(port.dtype));
   const auto dtype = v2_dtype(in.datatype);
   if (!dtype)
@@ -236,23 +246,22 @@ DType dtype_of(const AskedInput& in, const ModelPort& port) {
   return *dtype;
 }
 
-Tensor tensor_of(const AskedInput& in, const ModelPort& port) {
+Tensor tensor_of(const AskedInput& in, const ModelPort& port, const SharedMemory& shared) {
   const DType dtype = dtype_of(in, port);
-  if (!in.shape) refuse(400, "input '{}' has no shape", said(in.name));
-  int64_t count = 1;
-  for (const int64_t n : *in.shape) {
-    if (n > 0 && count > kMostElements / n)
-      refuse(400, "input '{}' has more than 2^31 elements", said(in.name));
-    count *= n;
-  }
+  const int64_t count = count_of(in);
   const Shape shape(*in.shape);
-  if (in.binary) {
+  if (in.binary || in.shared) {
     const auto wanted = static_cast<size_t>(count) * size_of(dtype);
-    if (in.bytes.size() != wanted)
+    const SharedRange range = in.shared ? range_of(in, shared) : SharedRange();
+    const size_t got = in.shared ? range.bytes : in.bytes.size();
+    if (got != wanted)
       refuse(400, "input '{}' of shape {} has {} bytes, got {}", said(in.name),
-             recipe::shape_text(shape), wanted, in.bytes.size());
+             recipe::shape_text(shape), wanted, got);
     const Tensor x(Ref<detail::TensorImpl>::adopt(detail::new_tensor(shape, dtype, {})));
-    if (wanted > 0) copy_bytes(x.impl()->data, in.bytes.data(), wanted);
+    if (wanted > 0 && in.shared)
+      range.region->read(range.at, static_cast<char*>(x.impl()->data), wanted);
+    else if (wanted > 0)
+      copy_bytes(x.impl()->data, in.bytes.data(), wanted);
     return x;
   }
   const std::string name = said(in.name);
@@ -270,31 +279,44 @@ Tensor tensor_of(const AskedInput& in, const ModelPort& port) {
 }
 
 // The JSON of an output; bytes follow the JSON of all.
-void put_output(std::string& head, const ModelPort& port, const Tensor& x, bool binary) {
+void put_output(std::string& head, const WantedOutput& wanted, const AnsweredOutput& y) {
   head.append("{\"name\":"sv);
-  write_text(head, port.name);
-  head.append(",\"datatype\":\""sv).append(v2_name(x.dtype())).append("\",\"shape\":["sv);
-  for (int d = 0; d < x.dim(); ++d) {
+  write_text(head, y.name);
+  head.append(",\"datatype\":\""sv).append(y.datatype).append("\",\"shape\":["sv);
+  const std::span<const int64_t> sizes = y.sizes();
+  for (size_t d = 0; d < sizes.size(); ++d) {
     if (d) head += ',';
-    head += std::to_string(x.size(d));
+    head += std::to_string(sizes[d]);
   }
   head += ']';
-  if (binary) {
-    const size_t bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+  const size_t bytes = y.bytes().size();
+  if (wanted.shared) {
+    head.append(",\"parameters\":{\"shared_memory_region\":"sv);
+    write_text(head, wanted.shared->region->name());
+    head += fmt::format(",\"shared_memory_offset\":{},\"shared_memory_byte_size\":{}}}}}",
+                        wanted.shared->at, bytes);
+    return;
+  }
+  if (wanted.binary) {
     head.append(",\"parameters\":{\"binary_data_size\":"sv).append(std::to_string(bytes));
     head.append("}}"sv);
     return;
   }
-  if (x.dtype() == DType::f16 || x.dtype() == DType::bf16)
-    refuse(400, "output '{}' is {}, which has no form in JSON; ask for binary_data", port.name,
-           v2_name(x.dtype()));
   head += ",\"data\":";
-  write_array(head, x, NonFinite::null, false);
+  if (y.numbers.defined()) {
+    write_array(head, y.numbers, NonFinite::null, false);
+  } else {
+    for (size_t i = 0; i < y.texts.size(); ++i) {
+      head += i ? ',' : '[';
+      write_text(head, y.texts[i]);
+    }
+    head += y.texts.empty() ? "[]" : "]";
+  }
   head += '}';
 }
 
 HttpResponse answer_of(const ModelVersion& v, const std::string& id,
-                       const std::vector<std::pair<size_t, bool>>& wanted, const JobResult& r) {
+                       const std::vector<WantedOutput>& wanted, const JobResult& r) {
   constexpr size_t kUsual = 384;
   HttpResponse out;
   std::string& body = out.body;
@@ -306,26 +328,22 @@ HttpResponse answer_of(const ModelVersion& v, const std::string& id,
     write_text(body, id);
   }
   body.append(",\"outputs\":["sv);
-  std::vector<Tensor> binaries;
+  std::vector<AnsweredOutput> binaries;
   size_t bytes = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (i) body += ',';
-    const auto& [at, binary] = wanted[i];
-    const Tensor x = r.outputs.at(at).contiguous();
-    put_output(body, v.model->outputs()[at], x, binary);
-    if (!binary) continue;
-    binaries.push_back(x);
-    bytes += static_cast<size_t>(x.numel()) * size_of(x.dtype());
+    AnsweredOutput y = answered_output(v, wanted[i], r);
+    put_output(body, wanted[i], y);
+    if (!wanted[i].binary || wanted[i].shared) continue;
+    bytes += y.bytes().size();
+    binaries.push_back(std::move(y));
   }
   body.append("]}"sv);
   if (binaries.empty()) return out;
   out.content_type = "application/octet-stream";
   out.headers.emplace_back("Inference-Header-Content-Length", std::to_string(body.size()));
   body.reserve(body.size() + bytes);
-  for (const Tensor& x : binaries)
-    if (x.numel() > 0)
-      append_bytes(body, {static_cast<const char*>(x.data_ptr()),
-                          static_cast<size_t>(x.numel()) * size_of(x.dtype())});
+  for (const AnsweredOutput& y : binaries) append_bytes(body, y.bytes());
   return out;
 }
 
@@ -359,7 +377,31 @@ void add_size(std::vector<int64_t>& shape, int64_t size, const std::string& name
     refuse(400, "input '{}' has more than {} dimensions", name, kMostRank);
 }
 
-std::vector<Tensor> tensors_of(const Asked& asked, const std::vector<ModelPort>& ports) {
+int64_t count_of(const AskedInput& in) {
+  if (!in.shape) refuse(400, "input '{}' has no shape", said(in.name));
+  int64_t count = 1;
+  for (const int64_t n : *in.shape) {
+    if (n > 0 && count > kMostElements / n)
+      refuse(400, "input '{}' has more than 2^31 elements", said(in.name));
+    count *= n;
+  }
+  return count;
+}
+
+SharedRange range_of(const AskedInput& in, const SharedMemory& shared) {
+  if (!in.data.empty() || in.values.defined() || in.binary)
+    refuse(400, "input '{}' has data and lies in shared memory: give one of them", said(in.name));
+  return shared.range(*in.shared, "input '" + said(in.name) + "'");
+}
+
+std::string known_names(const std::vector<ModelPort>& ports) {
+  std::string out;
+  for (const ModelPort& p : ports) out += (out.empty() ? "'" : ", '") + p.name + "'";
+  return out;
+}
+
+std::vector<Tensor> tensors_of(const Asked& asked, const std::vector<ModelPort>& ports,
+                               const SharedMemory& shared) {
   std::vector<Tensor> out(ports.size());
   for (const AskedInput& in : asked.inputs) {
     size_t at = 0;
@@ -368,29 +410,10 @@ std::vector<Tensor> tensors_of(const Asked& asked, const std::vector<ModelPort>&
       refuse(400, "the model has no input '{}'; it has {}", one_line(in.name, 64),
              known_names(ports));
     if (out[at].defined()) refuse(400, "input '{}' is given twice", in.name);
-    out[at] = tensor_of(in, ports[at]);
+    out[at] = tensor_of(in, ports[at], shared);
   }
   for (size_t i = 0; i < ports.size(); ++i)
     if (!out[i].defined()) refuse(400, "input '{}' is missing", ports[i].name);
-  return out;
-}
-
-// Which outputs are answered, in which order, as bytes or as JSON.
-std::vector<std::pair<size_t, bool>> wanted_outputs(const Asked& asked,
-                                                    const std::vector<ModelPort>& ports) {
-  std::vector<std::pair<size_t, bool>> out;
-  for (const AskedOutput& o : asked.outputs) {
-    size_t at = 0;
-    while (at < ports.size() && ports[at].name != o.name) ++at;
-    if (at == ports.size())
-      refuse(400, "the model has no output '{}'; it has {}", one_line(o.name, 64),
-             known_names(ports));
-    for (const auto& [other, binary] : out)
-      if (other == at) refuse(400, "output '{}' is asked for twice", o.name);
-    out.emplace_back(at, o.binary.value_or(asked.binary));
-  }
-  if (asked.outputs.empty())
-    for (size_t i = 0; i < ports.size(); ++i) out.emplace_back(i, asked.binary);
   return out;
 }
 
@@ -405,12 +428,12 @@ void infer_v2(Call& call, const ModelVersionPtr& picked) {
   deal_bytes(asked, body.substr(length), has_length);
   if (call.exchange->access) call.exchange->access->called(asked.id);
   const ModelVersionPtr v = version_of_step(picked, asked.terms.sequence);
-  std::vector<Tensor> inputs = tensors_of(asked, v->model->inputs());
-  auto wanted = wanted_outputs(asked, v->model->outputs());
-  infer(call, v, std::move(inputs), asked.terms,
-        [v = v.get(), id = asked.id, wanted = std::move(wanted)](const JobResult& result) {
-          return answer_of(*v, id, wanted, result);
-        });
+  auto wanted = wanted_outputs(asked, *v, call.server.shared_memory);
+  auto respond = [v = v.get(), id = asked.id, wanted = std::move(wanted)](const JobResult& result) {
+    return answer_of(*v, id, wanted, result);
+  };
+  run_asked(call.exchange, call.server, v, asked, asked.terms,
+            answer_with(call, std::move(respond)));
 }
 
 }  // namespace tandem::serve

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/serve/text/embedding_model.h"
+#include "tandem/serve/text/text_encoder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,19 +12,19 @@
 
 namespace tandem::serve {
 
-EmbeddingModel::EmbeddingModel(text::Tokenizer tokenizer, const Servable& model)
+TextEncoder::TextEncoder(text::Tokenizer tokenizer, const Servable& model)
     : tokenizer_(std::move(tokenizer)), length_(model.pretrained()->max_positions()) {
   for (const ModelPort& p : model.inputs()) names_.push_back(p.name);
+  const std::string first = model.pretrained()->output_names().at(0);
+  embeds_ = first == "sentence_embedding" || first == "last_hidden_state";
 }
 
-std::unique_ptr<EmbeddingModel> EmbeddingModel::load(const std::string& folder,
-                                                     const Servable& model) {
+std::unique_ptr<TextEncoder> TextEncoder::load(const std::string& folder, const Servable& model) {
   const auto& net = model.pretrained();
   if (!net || net->is_causal() || net->is_encoder_decoder()) return nullptr;
-  const std::string first = net->output_names().at(0);
-  if (first != "sentence_embedding" && first != "last_hidden_state") return nullptr;
   for (const ModelPort& p : model.inputs())
-    if (p.name != "input_ids" && p.name != "attention_mask" && p.name != "token_type_ids")
+    if (p.shape.size() != 2 ||
+        (p.name != "input_ids" && p.name != "attention_mask" && p.name != "token_type_ids"))
       return nullptr;
   for (const char* name : {"tokenizer.json", "0_Transformer/tokenizer.json"}) {
     const std::filesystem::path path = std::filesystem::path(folder) / name;
@@ -32,12 +32,12 @@ std::unique_ptr<EmbeddingModel> EmbeddingModel::load(const std::string& folder,
     text::Tokenizer t = text::Tokenizer::from_file(path.string())
                             .with_truncation(std::nullopt)
                             .with_padding(std::nullopt);
-    return std::unique_ptr<EmbeddingModel>(new EmbeddingModel(std::move(t), model));
+    return std::unique_ptr<TextEncoder>(new TextEncoder(std::move(t), model));
   }
   return nullptr;
 }
 
-std::vector<Tensor> EmbeddingModel::inputs(std::span<const int64_t> tokens) const {
+std::vector<Tensor> TextEncoder::inputs(std::span<const int64_t> tokens) const {
   const auto n = static_cast<int64_t>(tokens.size());
   std::vector<Tensor> out;
   for (const std::string& name : names_) {
@@ -48,8 +48,8 @@ std::vector<Tensor> EmbeddingModel::inputs(std::span<const int64_t> tokens) cons
   return out;
 }
 
-std::vector<float> EmbeddingModel::vector_of(const std::vector<Tensor>& outputs,
-                                             int64_t dimensions) const {
+std::vector<float> TextEncoder::vector_of(const std::vector<Tensor>& outputs,
+                                          int64_t dimensions) const {
   const NoGradGuard no_grad;
   Tensor y = outputs.at(0).to(DType::f32);
   if (y.dim() == 3) y = y.mean({1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EmbeddingModel: what a folder needs to answer texts with vectors: its tokenizer, and what becomes
-// of the model's outputs. The model itself runs behind the version's scheduler.
+// TextEncoder: what a folder needs to take texts: its tokenizer, and, where it answers them with
+// vectors, what becomes of the model's outputs. The model itself runs in the version's scheduler.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,15 @@
 
 namespace tandem::serve {
 
-class TD_API EmbeddingModel {
+class TD_API TextEncoder {
  public:
-  /// A sentence-transformers folder, which says how tokens are pooled, or an encoder whose first
-  /// output is last_hidden_state, of which the mean is taken; with a tokenizer.json. Nothing for
-  /// any other. Throws what reading the tokenizer throws.
-  static std::unique_ptr<EmbeddingModel> load(const std::string& folder, const Servable& model);
+  /// Of a folder with an encoder of texts and a tokenizer.json; nothing for any other. Throws what
+  /// reading the tokenizer throws.
+  static std::unique_ptr<TextEncoder> load(const std::string& folder, const Servable& model);
+
+  /// Does it answer with vectors? That is a sentence-transformers folder, which says how tokens are
+  /// pooled, or an encoder whose first output is last_hidden_state, of which the mean is taken.
+  bool embeds() const { return embeds_; }
 
   std::vector<int64_t> tokens_of(const std::string& text) const {
     return tokenizer_.encode(text).ids;
@@ -32,10 +35,11 @@ class TD_API EmbeddingModel {
   std::vector<float> vector_of(const std::vector<Tensor>& outputs, int64_t dimensions) const;
 
  private:
-  EmbeddingModel(text::Tokenizer tokenizer, const Servable& model);
+  TextEncoder(text::Tokenizer tokenizer, const Servable& model);
   text::Tokenizer tokenizer_;
   std::vector<std::string> names_;  ///< of the inputs
   int64_t length_ = 0;
+  bool embeds_ = false;
 };
 
 }  // namespace tandem::serve
