@@ -159,6 +159,8 @@ KeyScope scope_of(const HttpRequest& request, std::string_view health_route) {
   if (p[0] == "metrics") return KeyScope::metrics;
   if (p[0] == "v2" && p.size() > 2 && p[1] == "repository" && p[2] == "models")
     return KeyScope::admin;
+  const bool memory = p[0] == "v2" && p.size() > 2 && p[1].ends_with("sharedmemory");
+  if (memory && p.back().ends_with("register")) return KeyScope::admin;
   return KeyScope::infer;
 }
 

@@ -312,11 +312,15 @@ std::span<const GrpcMethod> v2_methods() {
       {"/inference.GRPCInferenceService/RepositoryModelUnload", model_unload, nullptr,
        KeyScope::admin},
       {"/inference.GRPCInferenceService/SystemSharedMemoryStatus", shared_memory_status},
-      {"/inference.GRPCInferenceService/SystemSharedMemoryRegister", shared_memory_register},
-      {"/inference.GRPCInferenceService/SystemSharedMemoryUnregister", shared_memory_unregister},
+      {"/inference.GRPCInferenceService/SystemSharedMemoryRegister", shared_memory_register,
+       nullptr, KeyScope::admin},
+      {"/inference.GRPCInferenceService/SystemSharedMemoryUnregister", shared_memory_unregister,
+       nullptr, KeyScope::admin},
       {"/inference.GRPCInferenceService/CudaSharedMemoryStatus", cuda_memory_status},
-      {"/inference.GRPCInferenceService/CudaSharedMemoryRegister", cuda_memory_register},
-      {"/inference.GRPCInferenceService/CudaSharedMemoryUnregister", cuda_memory_unregister},
+      {"/inference.GRPCInferenceService/CudaSharedMemoryRegister", cuda_memory_register, nullptr,
+       KeyScope::admin},
+      {"/inference.GRPCInferenceService/CudaSharedMemoryUnregister", cuda_memory_unregister,
+       nullptr, KeyScope::admin},
   };
   return kMethods;
 }
