@@ -62,6 +62,11 @@ void add_convert(CLI::App& app, int& code) {
       TD_CHECK(recipe::is_run(o->model.model) || recipe::is_model(o->model.model), Value,
                "'{}' is not a model, only weights\nName the model and give them with --weights.",
                o->model.model);
+      TD_CHECK(o->dtype.empty(), Value, "--dtype is for files of weights, '{}' is a model{}",
+               o->out,
+               tfjs ? "\n--quantize says what the weights of a TensorFlow.js model are stored as: "
+                      "float16, uint8 or uint16."
+                    : "");
       return print_written(tfjs     ? recipe::write_tfjs(o->model, o->out, o->onnx, o->quantize)
                            : tflite ? recipe::write_tflite(o->model, o->out, o->onnx)
                                     : recipe::write_onnx(o->model, o->out, o->onnx));

@@ -44,7 +44,7 @@ void drop_unread_results(Program& p) {
 }
 
 bool is_uniform(const Tensor& t) {
-  constexpr int64_t kLeast = 4096;  // elements that are worth it: a bias stays an array
+  constexpr int64_t kLeast = 4096;  // a bias, which loops read by channels, stays an array
   const auto n = static_cast<int64_t>(t.numel());
   if (n < kLeast || !t.is_contiguous()) return false;
   const auto* bytes = static_cast<const char*>(t.data_ptr());

@@ -33,7 +33,8 @@ struct TD_API TfjsExportReport {
 
 /// Write `path`, whose name ends with .json, and its weights beside it, as group1-shard1of2.bin and
 /// so on (after the file's name and "-" unless that is model.json). All files are there in the end,
-/// or those that were there before. Throws Unsupported for what TensorFlow.js has no form for,
+/// or those that were there before; files of weights that an earlier model.json of the name listed
+/// and the new one does not are removed. Throws Unsupported for what TensorFlow.js has no form for,
 /// naming all such ops; Value for options and beyond 2 GB; Io; and what `f` throws.
 TD_API TfjsExportReport export_tfjs_function(
     FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f, std::span<const Tensor> examples,

@@ -306,13 +306,14 @@ std::vector<double> Calibrated::sensitivity(const Batches& batches) const {
     on[i] = wish[i];
     each.push_back(with(Plan(net_, on, false, options_.dynamic), false));
   }
-  constexpr int64_t kEnough = int64_t{1} << 18;  // results; more of a mask's pixels tell no more
-  int64_t compared = 0;
+  constexpr int64_t kEnough = int64_t{1} << 18, kLeastSamples = 8;
+  int64_t compared = 0, samples = 0;
   batches([&](std::span<const Tensor> x) {
-    if (compared >= kEnough) return;
+    if (compared >= kEnough && samples >= kLeastSamples) return;
     Recording known(net_);
     const std::vector<Tensor> want = known.run(x);
     compared += want.at(0).numel();
+    samples += want.at(0).dim() > 0 ? want.at(0).size(0) : 1;
     for (size_t i = 0; i < each.size(); ++i)
       if (wish[i]) powers[i].add(want.at(0), FewInCodes(each[i], known).run(x).at(0));
   });

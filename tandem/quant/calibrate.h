@@ -55,7 +55,8 @@ class TD_API Calibrated {
   /// Quantised but for the layers and tables of options.keep_float and `kept` (their indices). Of a
   /// network that was trained with rounded weights, layers without stay in floating point, too.
   Quantized quantised(const std::vector<size_t>& kept = {}) const;
-  /// Signal to quantisation error of the first output, in dB, for each layer quantised alone.
+  /// Signal to quantisation error of the first output, in dB, for each layer quantised alone: of
+  /// all batches, or of as many as give 8 samples and 262,144 results.
   std::vector<double> sensitivity(const Batches& batches) const;
   std::vector<LayerFigures> figures(const Quantized& q,
                                     const std::vector<double>& output_sqnr) const;

@@ -83,6 +83,7 @@ SampleModel with_preparation(LoadedModel model, const std::string& shapes) {
   out.form.shape = out.model.inputs[0].shape;
   out.model.state = std::move(model.state);
   out.model.labels = std::move(model.labels);
+  out.model.device = model.device;
   out.model.random_weights = model.random_weights;
   out.model.opened = std::move(model.opened);
   return out;

@@ -247,10 +247,16 @@ TEST_F(Tool, ConvertsModelsToTensorFlowJs) {
   EXPECT_EQ(tool("verify " + net + dir + "of/net.json --atol 1e-5 " + fixed).code, 0);
   EXPECT_EQ(tool("convert " + net + dir + "web/model.json --quantize uint8 >/dev/null").code, 0);
   EXPECT_LT(std::filesystem::file_size(dir + "web/group1-shard1of1.bin"), 70000u);
-  for (const std::string& wrong : {dir + "x.onnx --quantize uint8", dir + "x.json --quantize u8"}) {
-    r = tool("convert " + net + wrong + " 2>&1");
+  const std::pair<const char*, const char*> wrong[] = {
+      {"x.onnx --quantize uint8", "--quantize is for models of TensorFlow.js"},
+      {"x.json --quantize u8", "There are float16, uint8 and uint16"},
+      {"x.json --dtype float16", "--quantize says what the weights of a TensorFlow.js model are"},
+      {"x.onnx --dtype float16", "--dtype is for files of weights"},
+      {"x.tflite --dtype float16", "--dtype is for files of weights"}};
+  for (const auto& [out, says] : wrong) {
+    r = tool("convert " + net + dir + out + " 2>&1");
     EXPECT_EQ(r.code, 1) << r.text;
-    EXPECT_TRUE(has(r.text, "TensorFlow.js") || has(r.text, "float16, uint8")) << r.text;
+    EXPECT_TRUE(has(r.text, says)) << r.text;
   }
 }
 

@@ -226,6 +226,34 @@ TEST(EdgeWasm, APageNamesWhatAMicrophoneHears) {
   }
 }
 
+TEST(EdgeWasm, PagesAreThoseThatSuitTheNet) {
+  if (!makes_wasm()) GTEST_SKIP() << "needs clang and wasm-ld";
+  init();
+  const auto scores = [](std::span<const Tensor> x) {
+    return std::vector{x[0].to(DType::f32).reshape({4, -1}).mean({1})};
+  };
+  const auto mask = [](std::span<const Tensor> x) { return std::vector{x[0].to(DType::f32)[0]}; };
+  const struct {
+    edge::EdgeForward forward;
+    Spec in;
+    edge::WebFacts facts;
+    std::string pages;
+  } kCases[] = {
+      {scores, Spec(DType::f32, Shape{1, 1, 16, 16}), {}, "draw.html"},
+      {scores, Spec(DType::u8, Shape{1, 16, 16}), {}, "draw.html"},
+      {scores, Spec(DType::u8, Shape{3, 12, 16}), {}, "camera.html"},
+      {scores, Spec(DType::f32, Shape{1, 1600}), {.sample_rate = 8000}, "listen.html"},
+      {scores, Spec(DType::u8, Shape{3, 12, 16}), {.labels = {"one", "two"}}, ""},
+      {mask, Spec(DType::u8, Shape{3, 24, 32}), {}, ""},
+  };
+  for (const auto& c : kCases) {
+    const WebFolder f(c.forward, {"x", c.in}, c.facts);
+    std::string names;
+    for (const auto& [name, page] : f.web.pages) names += name;
+    EXPECT_EQ(names, c.pages) << c.in.shape.to_string();
+  }
+}
+
 TEST(EdgeWasm, SaysWhichPackagesAreMissing) {
   init();
   const edge::EdgePort in{"x", Spec(DType::f32, Shape{2})};

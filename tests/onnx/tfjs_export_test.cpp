@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "tandem/base/files/folder.h"
 #include "tandem/init.h"
 #include "tandem/io/json.h"
 #include "tandem/onnx/onnx.h"
+#include "tandem/onnx/tflite/traced_internal.h"
 #include "tandem/onnx/tflite_export.h"
 #include "tests/io/io_helper.h"
 #include "tests/onnx/tflite_builder.h"
@@ -46,7 +48,9 @@ TEST_F(TfJsExport, ImageNetsAreFusedAndReadBack) {
   EXPECT_EQ(all["_FusedConv2D"], 2);  // with relu and relu6
   EXPECT_EQ(all["FusedDepthwiseConv2dNative"], 1);
   EXPECT_EQ(all["_FusedMatMul"], 1);
-  EXPECT_EQ(all["Conv2D"] + all["BiasAdd"] + all["Relu6"], 1);  // that of the hard swish
+  EXPECT_EQ(all["Conv2D"], 0);
+  EXPECT_EQ(all["BiasAdd"], 0);
+  EXPECT_EQ(all["Relu6"], 1);  // that of the hard swish
   EXPECT_EQ(OnnxModel::load(path_).inputs()[0].name, "an image");
   const io::Json model = json();
   EXPECT_EQ(io::text_of(model.find("signature")->find("inputs")->find("an image")->find("name")),
@@ -124,6 +128,73 @@ TEST_F(TfJsExport, ConstantsThatStayExact) {
   EXPECT_TRUE(equal(back.slice(0, 150, 250), zeros({100})));
 }
 
+// Constants of one number have the same codes, and each its own number.
+TEST_F(TfJsExport, QuantisedConstantsStayApart) {
+  const Tensor a = full({256}, 0.3f), b = full({256}, 0.7f), x = tflite_pattern({256});
+  const auto f = [&](const Tensor& v) { return v * constant(a) + constant(b) + v * constant(a); };
+  for (const char* quantize : {"uint8", "uint16", "float16", ""})
+    EXPECT_LT(export_tfjs(f, x, path_, {.quantize = quantize}).largest_error, 1e-3) << quantize;
+  EXPECT_EQ(read_file(folder_ / "group1-shard1of1.bin").size(), 2u * 256 * 4)
+      << "equal ones are one";
+}
+
+// What a function passes on is written as an operator of its own, in both formats.
+TEST_F(TfJsExport, InputsMayBeOutputs) {
+  using List = std::span<const Tensor>;
+  const Tensor in[] = {tflite_pattern({1, 2, 3, 4}), tflite_pattern({1, 2, 3, 4}) * 3};
+  const auto check = [&](FunctionRef<std::vector<Tensor>(List)> f, List x) {
+    EXPECT_EQ(export_tfjs_function(f, x, path_).largest_error, 0);
+    const std::string tflite = folder_ / "net.tflite";
+    EXPECT_EQ(export_tflite_function(f, x, tflite).largest_error, 0);
+    for (const std::string& file : {path_, tflite}) {
+      const OnnxModel back = OnnxModel::load(file);
+      EXPECT_EQ(back.inputs()[0].name, x.size() == 1 ? "x" : "x0");
+      EXPECT_EQ(back.inputs().size(), x.size());
+    }
+  };
+  check([](List x) { return std::vector<Tensor>{x[0], x[0] * 2}; }, {in, 1});
+  check([](List x) { return std::vector<Tensor>{x[0]}; }, {in, 1});
+  check([](List x) { return std::vector<Tensor>{x[0], x[0]}; }, {in, 1});
+  check([](List x) { return std::vector<Tensor>{x[1], x[0]}; }, in);
+  check([](List x) { return std::vector<Tensor>{x[0].permute({0, 3, 1, 2}), x[0] * 2}; }, {in, 1});
+  check([](List x) { return std::vector<Tensor>{x[0].permute({0, 2, 3, 1}), x[0] + x[1]}; }, in);
+}
+
+// A transposed image is the same tensor as the image, whose readers do not want the activation.
+TEST_F(TfJsExport, ActivationsStayOutOfSharedTensors) {
+  const Tensor x = tflite_pattern({1, 4, 6, 6}), k = tflite_pattern({4, 4, 3, 3}) * 0.1;
+  const auto f = [&](std::span<const Tensor> v) {
+    const Tensor y = conv2d(v[0], constant(k), {}, {1}, {1});
+    return std::vector<Tensor>{relu(y.permute({0, 2, 3, 1})), y};
+  };
+  EXPECT_LT(export_tflite_function(f, {&x, 1}, folder_ / "net.tflite").relative_error, 1e-6);
+  EXPECT_LT(export_tfjs_function(f, {&x, 1}, path_).relative_error, 1e-6);
+}
+
+// Infinities and NaN where the function has them, too, are no difference.
+TEST_F(TfJsExport, NumbersThatAreNotFinite) {
+  const Tensor x = tflite_pattern({4, 8});
+  const auto f = [](const Tensor& v) { return where(v > 0, v, full(Shape(), -INFINITY)) * v; };
+  const auto nan = [](const Tensor& v) { return cat({log(v), v}, 0); };
+  EXPECT_EQ(export_tfjs(f, x, path_).largest_error, 0);
+  EXPECT_EQ(export_tflite(f, x, folder_ / "net.tflite").largest_error, 0);
+  EXPECT_LT(export_tfjs(nan, x, path_).largest_error, 1e-6);
+  const auto apart = [&](const Tensor& wanted) {
+    return compare_written(path_, {{"x", x}}, {{"y", wanted}}, {.any = true}).largest;
+  };
+  const Tensor y = nan(x);
+  EXPECT_LT(apart(y), 1e-6);
+  EXPECT_EQ(apart(cat({x, x}, 0)), INFINITY) << "NaN instead of a number";
+  EXPECT_EQ(apart(where(y > 1, full(Shape(), NAN), y)), INFINITY) << "a number instead of NaN";
+  EXPECT_EQ(apart(where(y > 1, full(Shape(), INFINITY), y)), INFINITY);
+  const std::string said = thrown(
+      [&] {
+        compare_written(path_, {{"x", x}}, {{"y", cat({x, x}, 0)}}, {.rtol = 1e-4, .atol = 1e-5});
+      },
+      ErrorKind::Value);
+  EXPECT_TRUE(has(said, "differs by inf")) << said;
+}
+
 TEST_F(TfJsExport, FilesOfTfliteKeepTheirNames) {
   nn::Sequential net = written_image_net();
   const Tensor x = randn({1, 3, 17, 17});
@@ -172,6 +243,76 @@ TEST_F(TfJsExport, FilesThatOthersWrote) {
             (std::vector<std::string>{"group1-shard1of1.bin", "model.json", "net.tflite"}));
 }
 
+// Operators whose inputs do not fit each other are errors of the file.
+TEST_F(TfJsExport, FilesThatDoNotFit) {
+  const std::string tflite = folder_ / "net.tflite";
+  using F = TfliteFile;
+  const auto refused = [&](const F& f, ErrorKind kind, const char* says) {
+    write_file(tflite, f.bytes());
+    const std::string said = thrown([&] { export_tfjs_file(tflite, {}, path_); }, kind);
+    EXPECT_TRUE(has(said, says)) << said;
+  };
+  const auto layer = [&](int code, const std::vector<int32_t>& image,
+                         const std::vector<int32_t>& filter, int32_t bias, const char* says) {
+    F f;
+    const auto floats = [&](const char* name, const std::vector<int32_t>& shape) {
+      size_t n = 1;
+      for (const int32_t d : shape) n *= static_cast<size_t>(d);
+      return f.constant(name, F::f32, shape, std::vector<float>(n, 0.5f));
+    };
+    const int x = f.tensor("x", F::f32, image), w = floats("w", filter), b = floats("b", {bias}),
+              y = f.tensor("y", F::f32, {1, 2, 2, 4});
+    f.op(code, {x, w, b}, {y},
+         code == 3   ? F::conv(0, 1, 0)
+         : code == 4 ? F::depthwise(0, 1, 0)
+                     : F::activation(0));
+    f.graph("main", {x}, {y});
+    refused(f, ErrorKind::Format, says);
+  };
+  layer(3, {1, 2, 2, 6}, {4, 1, 1, 2}, 4, "a CONV_2D has the filter 'w' of 4 x 1 x 1 x 2 for an");
+  layer(3, {1, 2, 2, 6}, {4, 1, 1, 4}, 4, "for an image of 6 channels");
+  layer(3, {1, 2, 2, 2}, {4, 0, 1, 2}, 4, "takes tensor 'w'");
+  layer(3, {1, 2, 2, 2}, {4, 1, 1, 2}, 3, "has the bias 'b' of 3 numbers for 4 channels");
+  layer(4, {1, 2, 2, 3}, {1, 1, 1, 4}, 4, "a DEPTHWISE_CONV_2D has the filter 'w' of");
+  layer(4, {1, 2, 2, 2}, {2, 1, 1, 4}, 4, "for an image of 2 channels");
+  layer(9, {1, 3}, {4, 3}, 5, "a FULLY_CONNECTED has the bias");
+  {
+    F f;  // a weight that is computed, of one dimension
+    const int x = f.tensor("x", F::f32, {1, 3}), w = f.tensor("w", F::f32, {3}),
+              v = f.tensor("v", F::f32, {3}), y = f.tensor("y", F::f32, {1, 3});
+    f.op(101, {w}, {v});
+    f.op(9, {x, v, -1}, {y}, F::activation(0));
+    f.graph("main", {x, w}, {y});
+    refused(f, ErrorKind::Format, "takes tensor 'v' of 1 dimensions");
+  }
+  for (const bool own : {false, true}) {  // a bias of three codes for four scales
+    F f;
+    const int x = f.tensor("x", F::i8, {1, 3}, {0.5f}, {0}),
+              w = f.constant<int8_t>("w", F::i8, {4, 3}, std::vector<int8_t>(12, 1),
+                                     {0.5f, 1, 2, 3}, {0, 0, 0, 0}, 0),
+              b = own ? f.constant<int32_t>("b", F::i32, {3}, {1, 2, 3}, {0.5f}, {0})
+                      : f.constant<int32_t>("b", F::i32, {3}, {1, 2, 3}),
+              y = f.tensor("y", F::i8, {1, 4}, {0.5f}, {0});
+    f.op(9, {x, w, b}, {y}, F::activation(0));
+    f.graph("main", {x}, {y});
+    refused(f, ErrorKind::Format, "has the bias 'b' of 3 numbers");
+  }
+  const auto of_inputs = [&](int code, const std::vector<int32_t>& inputs,
+                             const std::vector<int32_t>& outputs, io::FlatWriter options) {
+    F f;
+    for (const char* name : {"x", "y", "z"}) f.tensor(name, F::f32, {3});
+    f.op(code, inputs, outputs, std::move(options));
+    f.graph("main", {0}, {1});
+    return f;
+  };
+  for (const std::vector<int32_t>& inputs : {std::vector<int32_t>{0}, {-1, 0}, {0, 0, 0}})
+    refused(of_inputs(0, inputs, {1}, F::activation(0)), ErrorKind::Format, "a ADD has");
+  refused(of_inputs(101, {0}, {1, 2}, {}), ErrorKind::Format, "a ABS has 1 inputs and 2 outputs");
+  refused(of_inputs(98, {0}, {1}, F::number(INFINITY)), ErrorKind::Unsupported,
+          "alpha of inf has no form in TensorFlow.js");
+  EXPECT_EQ(names(), std::vector<std::string>{"net.tflite"});
+}
+
 TEST_F(TfJsExport, NamesOfPortsStayApart) {
   const Tensor in[] = {tflite_pattern({2, 3}), tflite_pattern({2, 3}) * 3};
   const auto report = export_tfjs_function(
@@ -218,6 +359,45 @@ TEST_F(TfJsExport, RefusalsNameWhatTheyRefuse) {
   write_file(folder_ / "file", "no folder");
   refused(twice, folder_ / "file/model.json", {}, ErrorKind::Io);
   EXPECT_EQ(names(), std::vector<std::string>{"file"});
+}
+
+// Weights that the model of that name had before are removed, and nothing else.
+TEST_F(TfJsExport, WeightsOfEarlierExportsAreRemoved) {
+  const Tensor x = randn({2, 40}), w = randn({45, 40});
+  const auto net = [&](const Tensor& v) { return linear(v, constant(w)); };
+  EXPECT_EQ(export_tfjs(net, x, path_, {.shard_bytes = 2000}).shards, 4u);
+  EXPECT_EQ(export_tfjs(net, x, folder_ / "net.json", {.shard_bytes = 4000}).shards, 2u);
+  // Names that are not those of an export's files, and links, stay.
+  std::string text = read_file(path_);
+  const std::string first = "\"group1-shard1of4.bin\",";
+  const size_t at = text.find(first);
+  ASSERT_NE(at, text.npos);
+  text.insert(at, R"("notes.txt","../group1-shard9of9.bin","group1-shard03of4.bin",)"
+                  R"("net-group1-shard1of2.bin","group1-shard7of8.bin",)");
+  make_folders(folder_ / "in");
+  write_file(folder_ / "in/model.json", text);
+  for (const char* name : {"group1-shard9of9.bin", "in/notes.txt", "in/group1-shard03of4.bin",
+                           "in/net-group1-shard1of2.bin", "in/group1-shard1of4.bin",
+                           "in/group1-shard5of5.bin", "of_link"})
+    write_file(folder_ / name, "x");
+  std::filesystem::create_symlink(folder_ / "of_link", folder_ / "in/group1-shard7of8.bin");
+  const std::vector<std::string> before = list_folder(folder_ / "in");
+  thrown([&] { export_tfjs(net, x, folder_ / "in/model.json", {.rtol = -1, .atol = 0}); },
+         ErrorKind::Value);
+  EXPECT_EQ(list_folder(folder_ / "in"), before);
+  export_tfjs(net, x, folder_ / "in/model.json");
+  EXPECT_EQ(list_folder(folder_ / "in"),
+            (std::vector<std::string>{"group1-shard03of4.bin", "group1-shard1of1.bin",
+                                      "group1-shard5of5.bin", "group1-shard7of8.bin", "model.json",
+                                      "net-group1-shard1of2.bin", "notes.txt"}));
+  EXPECT_TRUE(file_exists(folder_ / "group1-shard9of9.bin"));
+  export_tfjs(net, x, path_);
+  EXPECT_EQ(names(), (std::vector<std::string>{"group1-shard1of1.bin", "group1-shard9of9.bin", "in",
+                                               "model.json", "net-group1-shard1of2.bin",
+                                               "net-group1-shard2of2.bin", "net.json", "of_link"}));
+  write_file(path_, "{ not a model");
+  export_tfjs(net, x, path_, {.shard_bytes = 4000});
+  EXPECT_TRUE(file_exists(folder_ / "group1-shard1of1.bin"));
 }
 
 // Whatever goes wrong after the first file was written, the model that was there is there again.

@@ -145,6 +145,17 @@ TEST(QuantNetwork, LayersThatStayAndTheirFigures) {
   EXPECT_EQ(figures[1].bytes, 4 * (8 * 72 + 8));
   EXPECT_GT(figures[0].weight_sqnr, 35);
   EXPECT_GT(each[0], 20);
+  // Layers alone, without what does not follow from them, are those of the whole network.
+  for (const auto& [layer, others] :
+       {std::pair<size_t, std::vector<size_t>>{0, {1, 2}}, {2, {0, 1}}}) {
+    const Quantized alone = c.quantised(others);
+    std::vector<Tensor> want, got;
+    for (const Tensor& batch : m.batches) {
+      want.push_back(Walk(net).run({&batch, 1})[0]);
+      got.push_back(alone({&batch, 1})[0]);
+    }
+    EXPECT_EQ(each[layer], sqnr(want, got)) << layer;
+  }
   // Layers in floating point are the model's: corrections belong to those that are rounded.
   EXPECT_EQ(apart(c.quantised({0, 2})({&x, 1})[0], before), 0);
 }

@@ -74,6 +74,8 @@ void add_crafted_tflite(std::vector<Crafted>& all);
 /// Small valid ONNX models, and models of TFLite.
 std::vector<std::string> onnx_seeds();
 std::vector<std::string> tflite_seeds();
+/// Writes the .tflite file as a model of TensorFlow.js.
+void convert_tflite(std::string_view bytes);
 std::vector<std::string> tfjs_seeds();
 
 /// What clients send to a server.

@@ -524,6 +524,7 @@ constexpr Reader kReaders[] = {
     {"keras_model", seeds_keras, run_keras, repair_zip, mutate_text, true},
     {"hdf5_model", seeds_hdf5_model, run_keras, nullptr, mutate_text, true},
     {"tflite", tflite_seeds, run_keras, nullptr, mutate_flatbuffer, true},
+    {"tflite_to_tfjs", tflite_seeds, convert_tflite, nullptr, mutate_flatbuffer},
     {"tf_graph", seeds_graph, read_graph, nullptr, mutate_protobuf, true},
     {"tfjs", tfjs_seeds, run_tfjs, nullptr, mutate_text, true},
     {"http_request", http_seeds, read_http, nullptr, mutate_text},

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // .tflite files for the table of readers: valid ones, changes to a flatbuffer's words, and files
 // that ask for far more than they are worth.
+#include <unistd.h>
+
+#include "tandem/base/files/folder.h"
+#include "tandem/onnx/tfjs_export.h"
 #include "tests/onnx/tflite_builder.h"
 #include "tests/readers/readers.h"
 
@@ -11,6 +15,17 @@ using onnx::TfliteFile;
 std::vector<std::string> tflite_seeds() {
   return {onnx::tflite_network(), onnx::tflite_branches(), onnx::tflite_codes(),
           onnx::tflite_recurrent(true)};
+}
+
+void convert_tflite(std::string_view bytes) {
+  const std::string folder = "/dev/shm/tandem_readers_" + std::to_string(getpid()) + "_web";
+  make_folders(folder);
+  struct Remove {
+    const std::string& folder;
+    ~Remove() { remove_folder(folder); }
+  } const remove{folder};
+  write_file(folder + "/net.tflite", bytes);
+  onnx::export_tfjs_file(folder + "/net.tflite", {}, folder + "/model.json");
 }
 
 void mutate_flatbuffer(std::string& s, Random& random) {
@@ -103,8 +118,10 @@ std::string large_sparse() {
 
 void add_crafted_tflite(std::vector<Crafted>& all) {
   all.push_back({"calls", "tflite", doubling_calls, "over the limit"});
+  all.push_back({"calls", "tflite_to_tfjs", doubling_calls, "over the limit"});
   all.push_back({"fill", "tflite", large_fill});
   all.push_back({"sparse", "tflite", large_sparse, "over the limit 'bytes'"});
+  all.push_back({"sparse", "tflite_to_tfjs", large_sparse, "over the limit 'bytes'"});
 }
 
 }  // namespace tandem::readers

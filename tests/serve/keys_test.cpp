@@ -33,7 +33,6 @@ constexpr Route kRoutes[] = {
     {"POST", "/v2/systemsharedmemory/region/r/register", KeyScope::admin},
     {"POST", "/v2/systemsharedmemory/unregister", KeyScope::admin},
     {"POST", "/v2/cudasharedmemory/region/r/register", KeyScope::admin},
-    {"GET", "/v2/systemsharedmemory/region/register/status", KeyScope::infer},
     {"GET", "/", KeyScope::infer},
     {"GET", "/page/state", KeyScope::infer},
     {"GET", "/v2", KeyScope::infer},

@@ -13,8 +13,9 @@ namespace tandem::compiler {
 namespace {
 
 constexpr size_t kAlwaysKept = 1 << 20;  ///< bytes that are always kept
-constexpr size_t kFewBytes = 1 << 16;    ///< of a weight in a file, that may be looked at
-constexpr size_t kPackedGrowth = 6;      ///< a packed weight may be so much larger than the weight
+constexpr size_t kFewBytes =
+    1 << 16;  ///< of a weight in a file that may be looked at, and of arange for text
+constexpr size_t kPackedGrowth = 6;  ///< a packed weight may be so much larger than the weight
 
 class ConstantFolding {
  public:
@@ -51,7 +52,8 @@ class ConstantFolding {
     if (!i.op || has_effect(i) || i.op->has(kRandom) || i.op->has(kDataSized) ||
         i.op->family == Family::control || i.makes_hidden())
       return false;
-    bool any = from_nothing_ && i.in.empty() && i.op != &op::fill;
+    const bool made = from_nothing_ && i.in.empty() && i.op != &op::fill;
+    bool any = made;
     size_t in = 0, out = 0;
     for (const Arg& a : i.in) {
       if (a.value == kNone) continue;
@@ -63,6 +65,7 @@ class ConstantFolding {
       if (v == kNone) return false;
       out += bytes_of(p_.values[v].spec);
     }
+    if (made) return out <= kFewBytes;
     if (p_.inference && i.op->has(kWeightForm) && out > kFewBytes)
       return false;  // derive_values() does it
     return any && (i.op->family == Family::view || out <= kAlwaysKept || out <= kPackedGrowth * in);

@@ -19,8 +19,7 @@ void expand_composites(Program& p, FunctionRef<bool(const Instr&)> whole);
 /// Identities, casts to the same dtype, views to the same shape, sums over nothing and paddings by
 /// nothing are eliminated.
 void canonicalize(Program& p);
-/// What depends on constants alone is computed now; for text, what depends on nothing (numbers in
-/// order), too.
+/// What depends on constants alone is computed now; for text, arange and the like, too.
 void fold_constants(Program& p);
 void fold_constants_for_text(Program& p);
 /// Ratios by a number that are rounded to integers become products.

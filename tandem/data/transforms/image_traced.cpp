@@ -44,13 +44,19 @@ Tensor traced_resize(const Tensor& image, int64_t height, int64_t width, ResizeA
   const bool cubic = args.interpolation == Interpolation::bicubic;
   TD_CHECK(cubic || args.interpolation == Interpolation::bilinear, Unsupported,
            "resize: a trace takes bilinear and bicubic interpolation alone");
-  const Tensor y =
-      interpolate(image.to(DType::f32).unsqueeze(0), {.size = {height, width},
-                                                      .mode = cubic ? "bicubic" : "bilinear",
-                                                      .align_corners = false,
-                                                      .antialias = args.antialias})
-          .squeeze(0);
-  return image.dtype() == DType::u8 ? clamp(round(y), 0.0, 255.0).to(DType::u8) : y;
+  const bool levels = image.dtype() == DType::u8;
+  // Levels are rounded between the passes along rows and columns, too.
+  const auto pass = [&](const Tensor& x, int64_t h, int64_t w) {
+    if (x.size(2) == h && x.size(3) == w) return x;
+    const Tensor y = interpolate(x, {.size = {h, w},
+                                     .mode = cubic ? "bicubic" : "bilinear",
+                                     .align_corners = false,
+                                     .antialias = args.antialias});
+    return levels ? clamp(round(y), 0.0, 255.0) : y;
+  };
+  const Tensor x = image.to(DType::f32).unsqueeze(0);
+  const Tensor y = pass(pass(x, image.size(1), width), height, width).squeeze(0);
+  return levels ? y.to(DType::u8) : y;
 }
 
 }  // namespace tandem::data::detail

@@ -173,7 +173,7 @@ static void {name}(const float *x, const int32_t *s, int32_t from, int32_t many,
 // done)-th number from q on.
 constexpr const char* kFft =
     R"C(/* The Fourier transform of the n complex numbers of x, in place; roots[k] = exp(-2 pi i k / n), b: room for n.
-   A step joins p transforms of `done` numbers to one, p the least factor of what is left. */
+   A step combines p transforms of `done` numbers into one, p the least factor of what is left. */
 static void {name}({type} *x, {type} *b, const {type} *roots, int32_t n) {
   {type} *a = x;
   for (int32_t left = n, done = 1; left > 1;) {

@@ -29,6 +29,11 @@ std::vector<std::string> as_text(const std::vector<int64_t>& values) {
   return out;
 }
 
+// The loop variable of a dimension of the result.
+std::string position(const Array& y, int d) {
+  return y.shape[d] == 1 ? "0" : fmt::format("i{}", d);
+}
+
 }  // namespace
 
 void emit_interpolate(const KernelCall& c, Body& to) {
@@ -43,7 +48,7 @@ void emit_interpolate(const KernelCall& c, Body& to) {
   for (size_t i = 0; i < maps.size(); ++i) {
     const AxisMap& m = maps[i];
     const int d = static_cast<int>(i) + 2;
-    const std::string loop = m.out == 1 ? "0" : fmt::format("i{}", d);
+    const std::string loop = position(y, d);
     std::string at;
     if (const int64_t r = repeats_of(m); r > 0) {
       at = r == 1 ? loop : fmt::format("{} / {}", loop, r);
@@ -72,10 +77,9 @@ void emit_interpolate(const KernelCall& c, Body& to) {
   } else {
     out.open("");
     out.line("{} sum = 0;", c_type(t));
-    for (const int d : summed) {
-      const std::string o = y.shape[d] == 1 ? "0" : fmt::format("i{}", d);
-      out.line("for (int32_t k{0} = first{0}[{1}]; k{0} < first{0}[{1} + 1]; ++k{0})", d, o);
-    }
+    for (const int d : summed)
+      out.line("for (int32_t k{0} = first{0}[{1}]; k{0} < first{0}[{1} + 1]; ++k{0})", d,
+               position(y, d));
     out.line("  sum += {}x0[{}];", factor, from);
     out.line("y0[{}] = sum;", stored);
     out.close();

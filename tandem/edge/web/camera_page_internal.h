@@ -87,52 +87,50 @@ function showBoxes(found) {
   scores.dataset.count = String(found.length);
 }
 
+// An answer that comes after another image was shown is dropped.
+let shown = 0;
 async function show(source, wide, high) {
-  const pixels = pixelsOf(source, wide, high), start = performance.now();
+  const mine = ++shown, pixels = pixelsOf(source, wide, high), start = performance.now();
   const answer = await net.run({ [input.name]: pixels });
+  if (mine !== shown) return;
   byId('say').textContent = `${(performance.now() - start).toFixed(1)} ms in the net, ${width} x ${height} pixels`;
   if (finds) showBoxes(boxesOf({ boxes: answer[outputs[0].name], scores: answer[outputs[1].name] }));
   else showClasses(answer[outputs[0].name]);
 }
 
-function failed(what, error) {
-  byId('say').textContent = `${what}: ${error.message}`;
+let run = 0;  // of the camera; a loop ends with its run
+async function film(mine) {
+  try {
+    while (mine === run) {
+      if (video.readyState >= 2) await show(video, video.videoWidth, video.videoHeight);
+      await new Promise((resolve) => { requestAnimationFrame(resolve); });
+    }
+  } catch (error) {
+    await camera.stop();
+    failed('The net', error);
+  }
 }
-function stop() {
-  video.srcObject?.getTracks().forEach((track) => track.stop());
+const camera = startButton('camera', async () => {
+  video.srcObject = await open({
+    video: { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: 'environment' } });
+  await video.play();
+  film(++run);
+}, () => {
+  ++run;
+  close(video.srcObject);
   video.srcObject = null;
-  byId('start').textContent = 'Start the camera';
-}
-async function start() {
-  try {
-    if (!navigator.mediaDevices) throw new Error('the browser gives it to pages of https and of this computer alone');
-    video.srcObject = await navigator.mediaDevices.getUserMedia({
-      video: { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: 'environment' } });
-    await video.play();
-  } catch (error) {
-    return failed('The camera did not start', error);
-  }
-  byId('start').textContent = 'Stop the camera';
-  const step = async () => {
-    if (!video.srcObject) return;
-    if (video.readyState >= 2) await show(video, video.videoWidth, video.videoHeight);
-    requestAnimationFrame(step);
-  };
-  step();
-}
-byId('start').onclick = () => (video.srcObject ? stop() : start());
-let last = null;
-byId('file').onchange = async (event) => {
-  stop();
-  try {
-    last = await createImageBitmap(event.target.files[0]);
-    await show(last, last.width, last.height);
-  } catch (error) {
-    failed('The image was not read', error);
-  }
-};
-byId('least').oninput = () => { if (last && !video.srcObject) show(last, last.width, last.height); };
-if (location.hash === '#start') start();
+});
+
+let chosen = null;
+const showChosen = () => show(chosen, chosen.width, chosen.height);
+fileButton('image', async (file) => {
+  const image = await createImageBitmap(file);
+  await camera.stop();
+  chosen?.close();
+  chosen = image;
+  await showChosen();
+});
+byId('least').oninput = () => { if (chosen && !video.srcObject) showChosen(); };
 )JS";
 
 }  // namespace tandem::edge

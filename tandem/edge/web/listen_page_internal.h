@@ -22,7 +22,7 @@ const length = size(input);
 const net = await load();
 const wave = byId('wave'), pen = wave.getContext('2d');
 
-// To another rate by a sinc with a Hann window, which lets nothing pass above half the lower rate.
+// To another rate by a sinc with a Hann window, which lets little pass above half the lower rate.
 function resample(x, from, to) {
   if (from === to) return x;
   const zeros = 6, cut = Math.min(1, to / from) * 0.99, reach = zeros / cut;
@@ -119,52 +119,38 @@ const tap = `registerProcessor('tap', class extends AudioWorkletProcessor {
     return true;
   }
 });`;
-let context = null;
-function failed(what, error) {
-  byId('say').textContent = `${what}: ${error.message}`;
+let stream = null, audio = null;
+async function listen() {
+  stream = await open({
+    audio: { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false } });
+  audio = new AudioContext();
+  await audio.audioWorklet.addModule(`data:text/javascript,${encodeURIComponent(tap)}`);
+  const from = audio.sampleRate, node = new AudioWorkletNode(audio, 'tap'), words = new Words(from);
+  let busy = false;
+  node.port.onmessage = async ({ data }) => {
+    const heard = words.hear(data);
+    if (!heard || busy) return;
+    busy = true;
+    try {
+      await recognise(resample(heard, from, rate));
+    } catch (error) {
+      failed('The net', error);
+    }
+    busy = false;
+  };
+  audio.createMediaStreamSource(stream).connect(node);
+  await audio.resume();
 }
-async function stop() {
-  context?.stream.getTracks().forEach((track) => track.stop());
-  await context?.audio.close();
-  context = null;
-  byId('start').textContent = 'Start the microphone';
-}
-async function start() {
-  try {
-    if (!navigator.mediaDevices) throw new Error('the browser gives it to pages of https and of this computer alone');
-    const stream = await navigator.mediaDevices.getUserMedia({
-      audio: { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false } });
-    const audio = new AudioContext();
-    context = { stream, audio };
-    await audio.audioWorklet.addModule(`data:text/javascript,${encodeURIComponent(tap)}`);
-    const node = new AudioWorkletNode(audio, 'tap'), words = new Words(audio.sampleRate);
-    let busy = false;
-    node.port.onmessage = async ({ data }) => {
-      const heard = words.hear(data);
-      if (!heard || busy) return;
-      busy = true;
-      await recognise(resample(heard, audio.sampleRate, rate));
-      busy = false;
-    };
-    audio.createMediaStreamSource(stream).connect(node);
-    await audio.resume();
-  } catch (error) {
-    await stop();
-    return failed('The microphone did not start', error);
-  }
-  byId('start').textContent = 'Stop the microphone';
-}
-byId('start').onclick = () => (context ? stop() : start());
-byId('file').onchange = async (event) => {
-  try {
-    const bytes = await event.target.files[0].arrayBuffer();
-    const sound = await new OfflineAudioContext(1, 1, rate).decodeAudioData(bytes);
-    await recognise(sound.getChannelData(0));
-  } catch (error) {
-    failed('The recording was not read', error);
-  }
-};
-if (location.hash === '#start') start();
+startButton('microphone', listen, async () => {
+  const old = audio;
+  close(stream);
+  stream = audio = null;
+  await old?.close();
+});
+fileButton('recording', async (file) => {
+  const sound = await new OfflineAudioContext(1, 1, rate).decodeAudioData(await file.arrayBuffer());
+  await recognise(sound.getChannelData(0));
+});
 )JS";
 
 }  // namespace tandem::edge

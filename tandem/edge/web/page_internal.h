@@ -38,10 +38,58 @@ const labelOf = (k) => labels[k] ?? String(k);
 // In a worker; in the page where the browser starts none, as for pages from the disk.
 const load = () => NetWorker.load(moduleBytes).catch(() => Net.load(moduleBytes));
 
+function failed(what, error) {
+  byId('say').textContent = `${what}: ${error.message}`;
+}
+// The stream of a camera or a microphone.
+function open(wanted) {
+  if (!navigator.mediaDevices) throw new Error('the browser gives it to pages of https and of this computer alone');
+  return navigator.mediaDevices.getUserMedia(wanted);
+}
+function close(stream) {
+  stream?.getTracks().forEach((track) => track.stop());
+}
+// The button #start: begin() and end() one after the other, never two at once.
+function startButton(name, begin, end) {
+  const button = byId('start');
+  let runs = false, busy = false;
+  const turn = async (on) => {
+    if (busy || on === runs) return;
+    busy = true;
+    try {
+      if (on) await begin();
+      else await end();
+      runs = on;
+    } catch (error) {
+      runs = false;
+      await end();
+      failed(`The ${name} did not start`, error);
+    }
+    button.textContent = `${runs ? 'Stop' : 'Start'} the ${name}`;
+    busy = false;
+  };
+  button.onclick = () => turn(!runs);
+  if (location.hash === '#start') turn(true);
+  return { stop: () => turn(false) };
+}
+// The file that was chosen with #file: use(file); nothing where the choice was cancelled.
+function fileButton(what, use) {
+  byId('file').onchange = async ({ target }) => {
+    const [file] = target.files;
+    target.value = '';
+    if (!file) return;
+    try {
+      await use(file);
+    } catch (error) {
+      failed(`The ${what} was not read`, error);
+    }
+  };
+}
+
 function probabilities(values) {
   const sum = values.reduce((a, b) => a + b, 0);
   if (values.every((v) => v >= 0) && Math.abs(sum - 1) < 1e-3) return values;
-  const most = Math.max(...values), e = values.map((v) => Math.exp(v - most));
+  const most = values.reduce((a, b) => Math.max(a, b), -Infinity), e = values.map((v) => Math.exp(v - most));
   const total = e.reduce((a, b) => a + b, 0);
   return e.map((v) => v / total);
 }

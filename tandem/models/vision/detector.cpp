@@ -118,6 +118,7 @@ Detector::Candidates Detector::candidates(const Tensor& output) const {
   const Tensor peak = max_pool2d(score.unsqueeze(0), 3, 1, 1).squeeze(0);
   const Tensor scores = where(score >= peak, score, 0.0);
   const Tensor reach = exp(clamp(narrow(output, 0, o_.classes, 4), -4.0, 5.0));
+  const DeviceGuard there(output.device());
   const Tensor cx = centres(w).reshape({1, w}), cy = centres(h).reshape({h, 1});
   const auto side = [&](int64_t k) { return select(reach, 0, k); };
   const Tensor cells = stack({cx - side(0), cy - side(1), cx + side(2), cy + side(3)}, 2);
@@ -126,7 +127,8 @@ Detector::Candidates Detector::candidates(const Tensor& output) const {
 
 Detections Detector::decode(const Tensor& output, DetectOptions o) const {
   NoGradGuard no_grad;
-  const Candidates all = candidates(output);
+  const DeviceGuard here(cpu);
+  const Candidates all = candidates(output.cpu());
   const int64_t cells = all.boxes.size(0);
   const auto s = all.scores.t().contiguous().to_vector<float>();
   std::vector<std::pair<float, int64_t>> found;

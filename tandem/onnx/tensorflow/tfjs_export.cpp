@@ -4,13 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
 #include <list>
 
 #include "tandem/base/budget.h"
 #include "tandem/base/files/folder.h"
+#include "tandem/io/json.h"
 #include "tandem/onnx/export/written_file_internal.h"
 #include "tandem/onnx/onnx.h"
+#include "tandem/onnx/tensorflow/keras_internal.h"
 #include "tandem/onnx/tensorflow/tfjs_write_internal.h"
 #include "tandem/onnx/tflite.h"
 #include "tandem/onnx/tflite/builder_internal.h"
@@ -68,16 +72,52 @@ TfjsGraph graph_of_tflite(std::string_view bytes, const std::string& what) {
   return out;
 }
 
+/// The files of weights of an earlier export to `file` that it names: what the export calls them.
+std::vector<std::string> earlier_shards(const fs::path& file, const std::string& prefix) {
+  std::vector<std::string> names;
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return names;
+  io::Json model;
+  try {
+    model = io::parse_json(read_file(file.string()));
+  } catch (const Error&) {  // something else lies there
+    return names;
+  }
+  for (const io::Json& group : keras_entries(model.find("weightsManifest")))
+    for (const io::Json& path : keras_entries(group.find("paths"))) {
+      const std::string name = io::text_of(&path);
+      if (!name.starts_with(prefix)) continue;
+      uint64_t i = 0, count = 0;
+      if (std::sscanf(name.c_str() + prefix.size(), "group1-shard%" SCNu64 "of%" SCNu64, &i,
+                      &count) == 2 &&
+          name == tfjs_shard_name(prefix, i, count))
+        names.push_back(name);
+    }
+  return names;
+}
+
+/// Removes those that are plain files and not among the new ones.
+void remove_shards(const fs::path& folder, const std::vector<std::string>& names,
+                   const TfjsFiles& kept) {
+  for (const std::string& name : names) {
+    const bool stays = std::any_of(kept.shards.begin(), kept.shards.end(),
+                                   [&](const auto& shard) { return shard.first == name; });
+    std::error_code error;
+    if (!stays && fs::is_regular_file(fs::symlink_status(folder / name, error)))
+      fs::remove(folder / name, error);
+  }
+}
+
 /// Files of weights first: whoever finds model.json finds them. What was there comes back on
 /// errors.
 TfjsExportReport write_tfjs_files(OnnxModelProto graph, const FilePath& path,
                                   const TfjsExportOptions& o, const NamedTensors& inputs,
                                   const NamedTensors& outputs, bool codes) {
   const fs::path file(path.str());
-  const std::string stem = file.stem().string();
-  const TfjsFiles files = write_tfjs_graph(std::move(graph), o.quantize, o.shard_bytes,
-                                           stem == "model" ? "" : stem + "-");
+  const std::string stem = file.stem().string(), prefix = stem == "model" ? "" : stem + "-";
+  const TfjsFiles files = write_tfjs_graph(std::move(graph), o.quantize, o.shard_bytes, prefix);
   if (file.has_parent_path()) make_folders(file.parent_path());
+  const std::vector<std::string> earlier = earlier_shards(file, prefix);
   std::list<WrittenFile> written;
   TfjsExportReport report;
   report.nodes = files.nodes;
@@ -96,6 +136,7 @@ TfjsExportReport write_tfjs_files(OnnxModelProto graph, const FilePath& path,
     report.relative_error = e.relative;
   }
   for (WrittenFile& f : written) f.keep();
+  remove_shards(file.parent_path(), earlier, files);
   return report;
 }
 
@@ -106,7 +147,7 @@ TfjsExportReport export_tfjs_function(FunctionRef<std::vector<Tensor>(std::span<
                                       const TfjsExportOptions& o) {
   check_tfjs_options(path, o);
   const TracedModel traced = traced_model(f, examples, o.input_names, o.output_names);
-  const std::string bytes = TfliteWriter(traced.model, traced.values, "TensorFlow.js").run();
+  const std::string bytes = TfliteWriter(traced.model, traced.values, TfliteTarget::tfjs).run();
   return write_tfjs_files(graph_of_tflite(bytes, "the model").model, path, o, traced.inputs,
                           traced.outputs, traced.has_codes);
 }

@@ -132,6 +132,16 @@ const TfjsOp* find_tfjs_op(const OnnxNode& n) {
   return row == std::end(kTfjsOps) ? nullptr : row;
 }
 
+bool fits_tfjs_op(const OnnxNode& n, const TfjsOp& op) {
+  const auto fits = [](const std::vector<std::string>& values, std::string_view types) {
+    const auto fixed = static_cast<size_t>(std::count(types.begin(), types.end(), ' '));
+    const bool any = types.find('*') != types.npos;
+    return !std::count(values.begin(), values.end(), "") &&
+           (any ? values.size() > fixed : values.size() == fixed + 1);
+  };
+  return fits(n.inputs, op.in) && fits(n.outputs, op.out);
+}
+
 // ---- fused ops
 
 namespace {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "tandem/base/base64.h"
@@ -141,14 +142,16 @@ class TfjsWriter {
                         {"tensorShape", shape_of(p)}};
   }
 
-  // Equal small ones are one.
+  // Small ones that load as equal numbers are one: codes count with their scales.
   void constant(const std::string& name, const OnnxValue& v) {
     TfjsStored s = store_tfjs_weight(name, v, weights_);
     types_[name] = s.dtype;
     constexpr size_t kSmall = 256;
     if (s.bytes.size() <= kSmall) {
-      const auto [at, fresh] = small_.emplace(
-          fmt::format("{} {} {}", s.dtype, fmt::join(v.shape(), ","), s.bytes), name);
+      const auto [at, fresh] =
+          small_.emplace(fmt::format("{} {} {} {} {} {}", s.dtype, s.quantization, s.scale, s.min,
+                                     fmt::join(v.shape(), ","), s.bytes),
+                         name);
       if (!fresh) {
         names_[name] = names_.at(at->second);
         return;
@@ -208,6 +211,9 @@ class TfjsWriter {
           return json_member("b", a.int_value != 0);
         return json_member("i", whole_text(a.int_value));
       case K::f:
+        TD_CHECK(std::isfinite(a.float_value), Unsupported,
+                 "{} '{}': its {} of {} has no form in TensorFlow.js", n.op, n.outputs[0], a.name,
+                 a.float_value);
         return json_member("f", static_cast<double>(a.float_value));
       case K::s:
         return json_member("s", base64_text(a.text));
@@ -278,7 +284,7 @@ class TfjsWriter {
   void cut_shards() {
     const uint64_t count = (bytes_.size() + shard_bytes_ - 1) / shard_bytes_;
     for (uint64_t i = 0; i < count; ++i)
-      files_.shards.emplace_back(fmt::format("{}group1-shard{}of{}.bin", prefix_, i + 1, count),
+      files_.shards.emplace_back(tfjs_shard_name(prefix_, i + 1, count),
                                  bytes_.substr(i * shard_bytes_, shard_bytes_));
   }
 
@@ -293,6 +299,10 @@ class TfjsWriter {
 };
 
 }  // namespace
+
+std::string tfjs_shard_name(const std::string& prefix, uint64_t i, uint64_t count) {
+  return fmt::format("{}group1-shard{}of{}.bin", prefix, i, count);
+}
 
 TfjsFiles write_tfjs_graph(OnnxModelProto model, const std::string& weights, uint64_t shard_bytes,
                            const std::string& prefix) {

@@ -21,6 +21,8 @@ struct TfjsOp {
 };
 /// nullptr: TensorFlow.js does not have the node's op.
 const TfjsOp* find_tfjs_op(const OnnxNode& n);
+/// Whether the node has the inputs and results of the op.
+bool fits_tfjs_op(const OnnxNode& n, const TfjsOp& op);
 
 /// Puts biases and activations into the convolutions and matmuls that they follow.
 void fuse_tfjs_nodes(OnnxGraph& g);
@@ -31,6 +33,8 @@ struct TfjsFiles {
   std::vector<std::pair<std::string, std::string>> shards;  ///< names and contents
   size_t nodes = 0;                                         ///< without constants
 };
+/// What a file of weights is called, from 1 on.
+std::string tfjs_shard_name(const std::string& prefix, uint64_t i, uint64_t count);
 /// `weights`: "", or what floats are stored as, "float16", "uint8", "uint16". `prefix`: of the
 /// shards' names. Throws Unsupported for element types that TensorFlow.js does not have.
 TfjsFiles write_tfjs_graph(OnnxModelProto model, const std::string& weights, uint64_t shard_bytes,

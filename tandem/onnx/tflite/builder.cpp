@@ -62,6 +62,7 @@ bool TfliteCall::is_constant(size_t i) const { return has(i) && b.constant_of(x(
 OnnxValue TfliteCall::constant(size_t i) const {
   const OnnxValue* v = b.constant_of(x(i));
   if (!v) lacks(fmt::format("a computed input {}", i));
+  if (v->is_strings()) b.fail(fmt::format("a {} takes '{}' of strings", row.name, tensor(i).name));
   return *v;
 }
 std::vector<int64_t> TfliteCall::ints(size_t i) const {
@@ -182,6 +183,7 @@ std::string TfliteBuilder::value(TfliteScope& s, int32_t tensor, bool as_numbers
     if (!variables.count(t.name)) {
       Variable v;
       v.like = t;
+      tflite_count(t, what_);
       const int64_t zero = t.is_quantised() ? t.scales.zero.at(0) : 0;  // what stands for 0
       v.first = OnnxValue(full(onnx_shape(t.shape), zero, info_of(t.type).carrier), t.type);
       variables[t.name] = std::move(v);
@@ -326,11 +328,22 @@ void TfliteBuilder::run_ops(TfliteScope& s) {
     }
     const size_t before = graph().nodes.size();
     (for_graph_ && row->graph ? row->graph : row->build)(c);
-    const auto& nodes = graph().nodes;
-    if (for_graph_ && !std::all_of(nodes.begin() + static_cast<std::ptrdiff_t>(before), nodes.end(),
-                                   [](const OnnxNode& n) { return find_tfjs_op(n); }))
-      ++foreign_[tflite_name(op)];
+    if (for_graph_) check_nodes(op, before);
   }
+}
+
+// An operator is foreign if TensorFlow.js lacks the op of one of its nodes.
+void TfliteBuilder::check_nodes(const TfliteOp& op, size_t from) {
+  bool foreign = false;
+  for (size_t i = from; i < graph().nodes.size(); ++i) {
+    const OnnxNode& n = graph().nodes[i];
+    const TfjsOp* row = find_tfjs_op(n);
+    foreign |= row == nullptr;
+    if (row && !fits_tfjs_op(n, *row))
+      fail(fmt::format("a {} has {} inputs and {} outputs", tflite_name(op), op.in.size(),
+                       op.out.size()));
+  }
+  if (foreign) ++foreign_[tflite_name(op)];
 }
 
 void TfliteBuilder::check_graph() const {

@@ -114,6 +114,9 @@ const TfliteRow* find_tflite_row(const TfliteOp& op);
 OnnxAttributes tflite_window(const TfliteCall& c, int stride, int dilation, int64_t group);
 /// Of a convolution, its groups and the order of dimensions that turns its filter into ONNX's.
 int64_t tflite_groups(const TfliteCall& c);
+/// The size of a tensor's dimension; throws Format unless it has `rank` of them and that one is
+/// there.
+int64_t tflite_size(const TfliteCall& c, const TfliteTensor& t, size_t rank, size_t d);
 
 // ---- rows that compute codes (ops_codes.cpp)
 bool tflite_conv_codes(TfliteCall& c);
@@ -187,6 +190,7 @@ class TfliteBuilder {
 
  private:
   void run_ops(TfliteScope& s);
+  void check_nodes(const TfliteOp& op, size_t from);
   void check_graph() const;
   void check_known() const;
   void count_unknown(uint32_t graph, std::set<uint32_t>& seen,

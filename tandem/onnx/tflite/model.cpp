@@ -342,11 +342,19 @@ OnnxStrings strings_of(const TfliteTensor& t, uint64_t n, const std::string& wha
 
 TfliteModel parse_tflite(const FlatDocument& document) { return Parser(document).run(); }
 
-OnnxValue tflite_constant(const TfliteTensor& t, const std::string& what) {
-  uint64_t n = 1;
-  for (const int64_t d : t.shape)
-    TD_CHECK(!__builtin_mul_overflow(n, static_cast<uint64_t>(d), &n) && n < uint64_t{1} << 40,
+uint64_t tflite_count(const TfliteTensor& t, const std::string& what) {
+  uint64_t n = 1, none = 1;
+  for (const int64_t d : t.shape) {
+    const auto size = static_cast<uint64_t>(d);
+    TD_CHECK(!__builtin_mul_overflow(n, std::max<uint64_t>(size, 1), &n) && n <= uint64_t{1} << 34,
              Format, "'{}': tensor '{}' is too large", what, t.name);
+    none = std::min<uint64_t>(none, size);
+  }
+  return n * none;
+}
+
+OnnxValue tflite_constant(const TfliteTensor& t, const std::string& what) {
+  const uint64_t n = tflite_count(t, what);
   if (t.type == OnnxType::undefined || t.type == OnnxType::c64 || t.type == OnnxType::c128)
     TD_FAIL(Unsupported, "'{}': tensor '{}' has the element type {}, which is not supported", what,
             t.name, t.file_type);

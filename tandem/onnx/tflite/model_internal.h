@@ -76,6 +76,8 @@ const TfliteSignature* find_tflite_signature(const TfliteModel& m, const std::st
 OnnxType tflite_type(int64_t number);
 /// Throws Format where the file is broken. What it returns points into the document.
 TfliteModel parse_tflite(const io::FlatDocument& document);
+/// How many numbers it has. Throws Format beyond 2^34.
+uint64_t tflite_count(const TfliteTensor& t, const std::string& what);
 /// The values of a constant; sparse ones become dense. Throws Format.
 OnnxValue tflite_constant(const TfliteTensor& t, const std::string& what);
 

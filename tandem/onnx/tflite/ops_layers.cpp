@@ -10,6 +10,8 @@ namespace tandem::onnx {
 
 /// Input i, which holds real numbers, as f32.
 std::string TfliteCall::wide(size_t i) const {
+  if (tensor(i).type == OnnxType::string)
+    b.fail(fmt::format("a {} takes '{}' of strings", row.name, tensor(i).name));
   // The bias of a layer that computes with codes is a sum of products of codes.
   if (as_numbers && !tensor(i).is_quantised() && !tensor(i).scales.scale.empty() && is_constant(i))
     return b.constant(tensor(i).name,
@@ -49,27 +51,23 @@ OnnxAttributes tflite_window(const TfliteCall& c, int stride, int dilation, int6
           onnx_int("group", group), onnx_text("auto_pad", same ? "SAME_UPPER" : "VALID")};
 }
 
-namespace {
-
-using Codes = TfliteCodes;
-
-/// The size of a tensor's dimension, which has to be there.
-int64_t size_at(const TfliteCall& c, const TfliteTensor& t, size_t rank, size_t d) {
+int64_t tflite_size(const TfliteCall& c, const TfliteTensor& t, size_t rank, size_t d) {
   if (t.shape.size() != rank || t.shape[d] < 1)
     c.b.fail(
         fmt::format("a {} takes tensor '{}' of {} dimensions", c.row.name, t.name, t.shape.size()));
   return t.shape[d];
 }
 
-}  // namespace
-
 int64_t tflite_groups(const TfliteCall& c) {
   constexpr int kDepthwise = 4;
-  const int64_t channels = size_at(c, c.tensor(0), 4, 3), last = size_at(c, c.tensor(1), 4, 3);
+  const int64_t channels = tflite_size(c, c.tensor(0), 4, 3),
+                last = tflite_size(c, c.tensor(1), 4, 3);
   return c.row.code == kDepthwise ? channels : std::max<int64_t>(1, channels / last);
 }
 
 namespace {
+
+using Codes = TfliteCodes;
 
 /// An ONNX convolution of images: channels first on the way.
 void conv_node(TfliteCall& c, const std::string& filter, OnnxAttributes window) {
@@ -108,7 +106,7 @@ void tflite_conv3d(TfliteCall& c) {
 // x [.., k] times [o, k]; without `keep_num_dims` the result is a matrix.
 void tflite_fully_connected(TfliteCall& c) {
   if (c.small(1) != 0) c.lacks("a shuffled weight");
-  const int64_t k = size_at(c, c.tensor(1), 2, 1);
+  const int64_t k = tflite_size(c, c.tensor(1), 2, 1);
   const size_t rank = c.tensor(0).shape.size();
   std::string x = c.x(0);
   const bool keep = c.flag(2) && rank != 2;
@@ -137,8 +135,8 @@ void tflite_l2_pool(TfliteCall& c) {
 // A matrix of inputs whose results are remembered for some steps: each filter weighs its own last
 // ones, and `rank` filters add up to a unit. The memory [n, filters * steps] is a variable.
 void tflite_svdf(TfliteCall& c) {
-  const int64_t filters = size_at(c, c.tensor(1), 2, 0), steps = size_at(c, c.tensor(2), 2, 1),
-                rank = std::max<int64_t>(1, c.option(0));
+  const int64_t filters = tflite_size(c, c.tensor(1), 2, 0),
+                steps = tflite_size(c, c.tensor(2), 2, 1), rank = std::max<int64_t>(1, c.option(0));
   const std::string now = c.onnx("Gemm", {c.x(0), c.wide(1)}, {onnx_int("transB", 1)});
   const std::string before = c.tf("Reshape", {c.x(4), c.list({-1, filters, steps})});
   const std::string kept = c.onnx("Slice", {before, c.list({1}), c.list({steps}), c.list({2})});

@@ -2,6 +2,7 @@
 #include "tandem/onnx/tflite/traced_internal.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tandem/base/files/folder.h"
 #include "tandem/base/files/private_folder.h"
@@ -58,6 +59,21 @@ std::map<std::string, OnnxValue> values_of(OnnxModelProto model, std::span<const
   return values;
 }
 
+/// The largest difference, and the largest finite number that is wanted. Equal entries are 0 apart,
+/// the same infinity or NaN in both, too; a NaN in one of them is infinitely far.
+std::pair<double, double> largest_difference(const Tensor& got, const Tensor& wanted) {
+  const auto a = got.to(DType::f64).reshape({-1}).to_vector<double>(),
+             b = wanted.to(DType::f64).reshape({-1}).to_vector<double>();
+  double apart = 0, most = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    if (std::isfinite(b[i])) most = std::max(most, std::abs(b[i]));
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    const double d = std::abs(a[i] - b[i]);
+    apart = std::isnan(d) ? INFINITY : std::max(apart, d);
+  }
+  return {apart, most};
+}
+
 }  // namespace
 
 TracedModel traced_model(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f,
@@ -93,9 +109,7 @@ WrittenErrors compare_written(const FilePath& path, const NamedTensors& inputs,
              "'{}': output '{}' is {}", path.str(), model.outputs()[i].name,
              got[i].shape().to_string());
     if (got[i].numel() == 0) continue;
-    const Tensor want = at->second.to(DType::f64);
-    const auto most = want.abs().max().item<double>();
-    const auto apart = (got[i].to(DType::f64) - want).abs().max().item<double>();
+    const auto [apart, most] = largest_difference(got[i], at->second);
     e.largest = std::max(e.largest, apart);
     e.relative = std::max(e.relative, most > 0 ? apart / most : apart);
     TD_CHECK(limits.any || apart <= limits.atol + limits.rtol * most, Value,

@@ -19,6 +19,9 @@ int8_t schema_type(OnnxType type) {
     if (tflite_type(k) == type) return k;
   return -1;
 }
+const char* target_name(TfliteTarget target) {
+  return target == TfliteTarget::tflite ? "TFLite" : "TensorFlow.js";
+}
 std::vector<int64_t> to_last() { return {0, 2, 3, 1}; }
 std::vector<int64_t> to_first() { return {0, 3, 1, 2}; }
 
@@ -58,7 +61,7 @@ int64_t TfliteNode::axis(int64_t a) const {
 // ---- values
 
 TfliteWriter::TfliteWriter(const OnnxModelProto& model, std::map<std::string, OnnxValue> values,
-                           const char* target)
+                           TfliteTarget target)
     : model_(model), target_(target), buffers_(1) {
   for (const auto& [name, v] : model.graph.initializers) {
     known_[name] = v;
@@ -123,13 +126,15 @@ bool TfliteWriter::prefers_last(const std::string& name) const {
 }
 void TfliteWriter::set(const std::string& name, int tensor, bool last) {
   (last ? places_[name].last : places_[name].plain) = tensor;
-  tensors_[static_cast<size_t>(tensor)].name = name;
+  names_[tensor].push_back(name);
+  // An input keeps its own name where another value is the same.
+  if (made_by_.count(tensor)) tensors_[static_cast<size_t>(tensor)].name = name;
 }
 
 // ---- operators
 
 int TfliteWriter::add_tensor(const TfliteShape& shape, OnnxType type, uint32_t buffer) {
-  TD_CHECK(schema_type(type) >= 0, Unsupported, "{} has no tensors of {}", target_,
+  TD_CHECK(schema_type(type) >= 0, Unsupported, "{} has no tensors of {}", target_name(target_),
            to_string(type));
   tensors_.push_back({shape, type, buffer, fmt::format("t{}", tensors_.size())});
   return static_cast<int>(tensors_.size()) - 1;
@@ -199,6 +204,9 @@ bool TfliteWriter::fuse(const std::string& name, int8_t activation, const std::s
   const int tensor = last ? p->second.last : p->second.plain;
   const auto made = made_by_.find(tensor);
   if (made == made_by_.end()) return false;
+  // Nor any other value that is the same tensor.
+  for (const std::string& n : names_[tensor])
+    if (reads_[n] != 1) return false;
   Operator& o = ops_[made->second];
   if (o.options.activation < 0 || o.fused != before) return false;
   o.fused = activation;
@@ -268,7 +276,7 @@ std::optional<TfliteWriter::StoredCodes> TfliteWriter::stored_codes(const std::s
 
 void TfliteWriter::lacks(const OnnxNode& n, const std::string& what) const {
   TD_FAIL(Unsupported, "{} '{}': {} has no form in {}", n.op,
-          n.name.empty() && !n.outputs.empty() ? n.outputs[0] : n.name, what, target_);
+          n.name.empty() && !n.outputs.empty() ? n.outputs[0] : n.name, what, target_name(target_));
 }
 
 // ---- the file
@@ -350,11 +358,12 @@ std::string TfliteWriter::run() {
   for (const auto& [op, n] : unknown)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", n, op);
   TD_CHECK(unknown.empty(), Unsupported, "{} of the model's ops {} no form in {}: {}",
-           unknown.size(), unknown.size() == 1 ? "has" : "have", target_, list);
+           unknown.size(), unknown.size() == 1 ? "has" : "have", target_name(target_), list);
   std::vector<int> inputs, outputs;
   for (const OnnxPort& p : model_.graph.inputs) {
     if (is_known(p.name)) continue;
     inputs.push_back(add_tensor(shape(p.name), type(p.name), 0));
+    tensors_.back().name = p.name;
     set(p.name, inputs.back());
   }
   for (const OnnxNode& n : model_.graph.nodes) {
@@ -366,7 +375,7 @@ std::string TfliteWriter::run() {
     int t = plain(p.name);
     TD_CHECK(tensors_[static_cast<size_t>(t)].type == types_.at(p.name), Unsupported,
              "the output '{}' is of codes of {}, which layers of {} do not give", p.name,
-             to_string(types_.at(p.name)), target_);
+             to_string(types_.at(p.name)), target_name(target_));
     // An output that is an input, a constant or another output gets a tensor of its own.
     if (!made_by_.count(t) || std::count(outputs.begin(), outputs.end(), t))
       t = reshaped(t, shape(p.name));

@@ -28,20 +28,22 @@ struct TfliteOptions {
   const char* custom = "";  ///< the name of an operator that is not in the schema
 };
 
+/// What is to read the file, which errors name: TFLite's interpreter, or the export to
+/// TensorFlow.js.
+enum class TfliteTarget : uint8_t { tflite, tfjs };
+
 class TfliteWriter {
  public:
   /// `values`: what a run gave for every value; the model's initializers count as known.
-  /// `target`: what errors call the format that the model is written for.
   TfliteWriter(const OnnxModelProto& model, std::map<std::string, OnnxValue> values,
-               const char* target = "TFLite");
+               TfliteTarget target = TfliteTarget::tflite);
   std::string run();
 
   // ---- values
   const TfliteShape& shape(const std::string& name) const { return shapes_.at(name); }
   OnnxType type(const std::string& name) const { return types_.at(name); }
   bool is_known(const std::string& name) const { return known_.count(name) > 0; }
-  /// Whether TFLite's interpreter is to run the file.
-  bool for_tflite() const { return std::string_view(target_) == "TFLite"; }
+  bool for_tflite() const { return target_ == TfliteTarget::tflite; }
   /// Of a known value.
   Tensor tensor(const std::string& name) const { return known_.at(name).tensor(); }
   std::vector<int64_t> ints(const std::string& name) const;
@@ -123,13 +125,14 @@ class TfliteWriter {
   std::string file(const std::vector<int>& inputs, const std::vector<int>& outputs) const;
 
   const OnnxModelProto& model_;
-  const char* target_;
+  const TfliteTarget target_;
   std::map<std::string, TfliteShape> shapes_;
   std::map<std::string, OnnxType> types_;
   std::map<std::string, OnnxValue> known_;
   std::map<std::string, Places> places_;
   std::map<std::string, int> reads_;
   std::map<int, size_t> made_by_;
+  std::map<int, std::vector<std::string>> names_;  ///< of values that are the tensor
   std::set<const OnnxNode*> left_out_;
   std::map<std::string, Codes> numbers_of_;
   std::map<std::string, const OnnxNode*> makers_;

@@ -177,8 +177,9 @@ train::Logs evaluate_boxes(models::Detector& net, data::AnyPipeline test) {
     return table[c];
   };
   NoGradGuard no_grad;
+  const Device device = net.parameters().at(0).device();
   each_batch(test, [&](const train::Batch& b) {
-    const Tensor out = net(b[0]);
+    const Tensor out = net(b[0].to(device));
     for (int64_t i = 0; i < out.size(0); ++i, ++images) {
       const models::Detections d = net.decode(select(out, 0, i));
       const auto boxes = d.boxes.to_vector<float>(), scores = d.scores.to_vector<float>();
