@@ -118,10 +118,10 @@ std::string large_sparse() {
 
 void add_crafted_tflite(std::vector<Crafted>& all) {
   all.push_back({"calls", "tflite", doubling_calls, "over the limit"});
-  all.push_back({"calls", "tflite_to_tfjs", doubling_calls, "over the limit"});
+  all.push_back({"calls_to_tfjs", "tflite_to_tfjs", doubling_calls, "over the limit"});
   all.push_back({"fill", "tflite", large_fill});
   all.push_back({"sparse", "tflite", large_sparse, "over the limit 'bytes'"});
-  all.push_back({"sparse", "tflite_to_tfjs", large_sparse, "over the limit 'bytes'"});
+  all.push_back({"sparse_to_tfjs", "tflite_to_tfjs", large_sparse, "over the limit 'bytes'"});
 }
 
 }  // namespace tandem::readers
