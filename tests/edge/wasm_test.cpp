@@ -176,6 +176,34 @@ TEST(EdgeWasm, APageDrawsBoxesOnACamerasImage) {
       << why;
 }
 
+// A camera that is refused, then a file that is no image.
+TEST(EdgeWasm, APageSaysWhatFailed) {
+  if (!shows_pages()) GTEST_SKIP() << "needs clang, wasm-ld, node and chromium";
+  init();
+  const auto forward = [](std::span<const Tensor> x) {
+    return std::vector{x[0].to(DType::f32).mean({1, 2})};
+  };
+  const WebFolder f(forward, {"image", Spec(DType::u8, Shape{3, 8, 8})});
+  std::string why;
+  EXPECT_EQ(
+      drive(f, "camera.html",
+            "start.onclick && (window.once ??= (navigator.mediaDevices.getUserMedia = async "
+            "() => { throw new Error('refused'); }, start.click(), start.click(), 1)) && "
+            "start.innerText + ', ' + say.innerText === 'Start the camera, The camera did not "
+            "start: refused' && 'said'",
+            "", why),
+      "said\n")
+      << why;
+  EXPECT_EQ(drive(f, "camera.html",
+                  "start.onclick && (window.once ??= ((files) => { files.items.add(new "
+                  "File(['abc'], 'x.png')); file.files = files.files; file.dispatchEvent(new "
+                  "Event('change')); return 1; })(new DataTransfer())) && "
+                  "say.innerText.startsWith('The image was not read') && 'said'",
+                  "", why),
+            "said\n")
+      << why;
+}
+
 // Half a second of silence, as much of a tone, silence again: 16 bits, 48,000 a second.
 std::string tone(double hertz) {
   constexpr int kRate = 48000;

@@ -39,7 +39,7 @@ browser.on('exit', () => {
   if (ended === null) console.error('chromium ended');
   process.exit(ended ?? 2);
 });
-from.on('error', () => {});
+for (const pipe of [to, from]) pipe.on('error', () => {});  // when the browser ends
 setTimeout(async () => {
   const shown = await ask('Runtime.evaluate', { expression: 'document.body.innerText' });
   console.error(`${expression} is not true after 30 s\n${shown.result.value}\n${log.join('\n')}`);
