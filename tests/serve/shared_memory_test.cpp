@@ -22,7 +22,7 @@ namespace {
 class SharedObject {
  public:
   SharedObject(const std::string& name, size_t bytes)
-      : key_("/tandem_" + std::to_string(getpid()) + "_" + name), bytes_(bytes) {
+      : key_("/tandem_" + std::to_string(getpid()) + "_" + name) {
     fd_ = shm_open(key_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
     EXPECT_GE(fd_, 0) << std::strerror(errno);
     resize(bytes);
@@ -53,7 +53,6 @@ class SharedObject {
 
  private:
   std::string key_;
-  size_t bytes_;
   int fd_ = -1;
 };
 
