@@ -86,13 +86,13 @@ void Seen::see_extremes(const Tensor& x, const std::string& what) {
   if (x.numel() == 0) return;
   double low = 0, high = 0;
   with_values(x, [&](std::span<const float> values) {
-    float least = 0, most = 0, odds = 0;  // 0 where all are finite
+    float least = 0, most = 0, rest = 0;  // the rest is 0 where all are finite
     for (const float v : values) {
       least = std::min(least, v);
       most = std::max(most, v);
-      odds += v - v;
+      rest += v - v;
     }
-    const auto odd = odds == 0 ? values.end()
+    const auto odd = rest == 0 ? values.end()
                                : std::find_if_not(values.begin(), values.end(),
                                                   [](float v) { return std::isfinite(v); });
     TD_CHECK(

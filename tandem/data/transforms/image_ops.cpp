@@ -23,7 +23,7 @@ Image::Image(const Tensor& image, const char* what) {
   check_image(image, what);
   TD_CHECK(
       !image.is_symbolic(), Unsupported,
-      "{}: has no form in a trace\nCrops, bilinear and bicubic sizes, Normalize and ToDtype have "
+      "{} has no form in a trace\nCrops, bilinear and bicubic sizes, Normalize and ToDtype have "
       "one.",
       what);
   c = image.size(0);
