@@ -37,5 +37,8 @@ void add_train(CLI::App& app, int& code);
 
 /// True once Ctrl-C was pressed; installs the handler on the first call.
 bool interrupted();
+/// Until a handler of its own takes over, a signal that ends this process leaves no empty run
+/// folder. Signals that are ignored (nohup) stay so.
+void leave_no_empty_runs();
 
 }  // namespace tandem::cli

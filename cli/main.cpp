@@ -14,6 +14,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/failures.h"
 #include "tandem/base/nearest.h"
+#include "tandem/runs/run_folder.h"
 
 namespace tandem::cli {
 namespace {
@@ -92,6 +93,13 @@ bool interrupted() {
     return true;
   }();
   return installed && g_interrupted.load();
+}
+
+void leave_no_empty_runs() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto before = std::signal(signal, runs::end_by_signal);
+    if (before != SIG_DFL) std::signal(signal, before);
+  }
 }
 
 int run(int argc, char** argv) {

@@ -22,6 +22,7 @@ struct TrainArguments {
 
 int train_verb(TrainArguments o) {
   init();
+  leave_no_empty_runs();
   if (!o.device.empty()) o.overrides.push_back("trainer.device=" + o.device);
   recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
   if (o.print) {
@@ -63,6 +64,7 @@ int train_verb(TrainArguments o) {
 // The mean (or each value) of the seeds against the promise; 3 when it is not met.
 int check_verb(const TrainArguments& o) {
   init();
+  leave_no_empty_runs();
   const recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
   const recipe::Expectation want = expectation_of(r);
   const recipe::CheckResult c =

@@ -51,6 +51,7 @@ void print_best(const recipe::TuneResult& r, const TuneArguments& o, const std::
 
 int tune_verb(const TuneArguments& o) {
   init();
+  leave_no_empty_runs();
   const recipe::Recipe r = recipe::Recipe::load(o.recipe, o.overrides);
   const recipe::TuneSettings settings = recipe::tune_settings(r);
   recipe::TuneOptions options{.folder = o.folder, .trials = o.trials};

@@ -5,6 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <climits>
+#include <csignal>
+#include <filesystem>
 
 #include "tandem/base/clock.h"
 #include "tandem/base/error.h"
@@ -54,16 +59,64 @@ io::Json environment() {
                           {"started", unix_time()}};
 }
 
+/// Folders that are empty so far, where a signal handler can read them. More than these at once are
+/// left behind by a signal, which harms nothing.
+struct NewFolder {
+  std::atomic<bool> taken{false}, told{false};
+  char folder[PATH_MAX], lock[PATH_MAX + 8];  ///< absolute; complete while `told`
+};
+std::array<NewFolder, 8> g_new_folders;
+
+int note_new_folder(const std::string& folder) {
+  std::error_code failed;
+  const std::string path = std::filesystem::absolute(folder, failed).string();
+  if (failed || path.size() >= PATH_MAX) return -1;
+  for (size_t k = 0; k < g_new_folders.size(); ++k) {
+    NewFolder& f = g_new_folders[k];
+    if (f.taken.exchange(true)) continue;
+    std::copy_n(path.c_str(), path.size() + 1, f.folder);
+    const std::string lock = path + kLock;
+    std::copy_n(lock.c_str(), lock.size() + 1, f.lock);
+    f.told = true;
+    return static_cast<int>(k);
+  }
+  return -1;
+}
+
+void forget_new_folder(int place) {
+  if (place < 0) return;
+  NewFolder& f = g_new_folders[static_cast<size_t>(place)];
+  f.told = false;
+  f.taken = false;
+}
+
 }  // namespace
 
 RunLock::RunLock(const std::string& folder) {
   if (!file_exists(folder)) made_ = folder;
   make_folders(folder);
-  lock_ = std::make_unique<FileLock>(folder + kLock, fmt::format("the run folder '{}'", folder));
+  if (!made_.empty()) place_ = note_new_folder(folder);
+  try {
+    lock_ = std::make_unique<FileLock>(folder + kLock, fmt::format("the run folder '{}'", folder));
+  } catch (...) {  // another process made it, too, and was first
+    forget_new_folder(place_);
+    throw;
+  }
+}
+
+void end_by_signal(int signal) noexcept {
+  for (NewFolder& f : g_new_folders) {
+    if (!f.told) continue;
+    ::unlink(f.lock);   // it ends with this process
+    ::rmdir(f.folder);  // refused unless it is empty
+  }
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);  // it comes when the handler returns
 }
 
 RunLock::~RunLock() {
   lock_.reset();
+  forget_new_folder(place_);
   if (!made_.empty()) ::rmdir(made_.c_str());  // refused unless it is empty
 }
 

@@ -28,8 +28,13 @@ class TD_API RunLock {
 
  private:
   std::string made_;
+  int place_ = -1;  ///< among the folders that end_by_signal looks at
   std::unique_ptr<FileLock> lock_;
 };
+/// For handlers of SIGINT, SIGTERM and SIGHUP: removes the folders that living RunLocks of this
+/// process made and into which nothing came, and ends the process by that signal. Safe in a signal
+/// handler.
+TD_API void end_by_signal(int signal) noexcept;
 /// Who writes to the run now; nothing when nobody does, or when its file system has no locks.
 TD_API std::optional<LockHolder> run_writer(const std::string& folder);
 

@@ -514,6 +514,30 @@ TEST(Checkpoints, KilledInContainersNothingIsLeftBehind) {
   EXPECT_FALSE(file_exists(f / "run/checkpoints/LOCK"));
 }
 
+TEST(RunLocks, EndedByASignalLeaveNoEmptyFolder) {
+  TempFolder f;
+  make_folders(f / "there");
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(signal, runs::end_by_signal);
+      const runs::RunLock empty(f / "runs/empty"), there(f / "there"), used(f / "used");
+      write_file(f / "used/recipe.yaml", "recipe: r\n");
+      { const runs::RunLock over(f / "over"); }
+      make_folders(f / "over");
+      ::raise(signal);
+      ::_exit(1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    EXPECT_TRUE(file_exists(f / "runs"));
+    EXPECT_FALSE(file_exists(f / "runs/empty"));
+    for (const char* kept : {"there", "over", "used/recipe.yaml"})
+      EXPECT_TRUE(file_exists(f / kept)) << kept;
+  }
+}
+
 TEST(StopGuard, TurnsSignalsIntoAQuestion) {
   EXPECT_FALSE(stop_requested());
   {
