@@ -143,7 +143,8 @@ HttpResponse Call::error_of(int status, std::string_view text) {
 
 void Call::only(std::string_view method) const {
   if (is(method) || (method == "GET" && is("HEAD"))) return;
-  refuse(405, "this path takes {} alone", method);
+  throw Refusal{405, fmt::format("this path takes {} alone", method),
+                method == "GET" ? "GET, HEAD" : std::string(method)};
 }
 
 ModelVersionPtr version_of(ServerContext& server, const std::string& name,
@@ -293,7 +294,9 @@ std::function<void(JobResult)> answer_with(const Call& call,
       call.answer(std::move(answer));
     } catch (...) {
       const Refusal refusal = refusal_of(std::current_exception());
-      call.error(refusal.status, refusal.text);
+      HttpResponse r = Call::error_of(refusal.status, refusal.text);
+      if (!refusal.allow.empty()) r.headers.emplace_back("Allow", refusal.allow);
+      call.answer(std::move(r));
     }
   };
 }
@@ -362,10 +365,18 @@ struct Server::State {
       log_warning(
           "keys and data cross the network as they are: give --certificate FILE, or --insecure if "
           "what is in front of the server encrypts them");
-    // Files are decoded, and models loaded, beside the loop.
+    // Files are decoded, texts made tokens, and models loaded, beside the loop.
     o.http.beside = [vertex = o.predict_route](const HttpRequest& r) {
-      return r.path.starts_with("/predictions") || r.path.starts_with("/invocations") ||
-             (!vertex.empty() && r.path == vertex);
+      static constexpr std::string_view kSlow[] = {
+          "/predictions", "/invocations", "/v1/completions", "/v1/chat/", "/v1/embeddings"};
+      const auto is_slow = [](std::string_view path) {
+        return std::any_of(std::begin(kSlow), std::end(kSlow),
+                           [&](std::string_view begin) { return path.starts_with(begin); });
+      };
+      if (!vertex.empty() && r.path == vertex) return true;
+      if (r.path.find('%') == r.path.npos) return is_slow(r.path);
+      const auto path = path_segments(r.path);  // an escape may hide the name
+      return path && is_slow("/" + fmt::format("{}", fmt::join(*path, "/")));
     };
     o.http.streamed = is_grpc_streamed;
     return o;
@@ -436,6 +447,7 @@ struct Server::State {
       std::string reason;
       if (const int status = inflate_body(e->request, options.http.limits, reason))
         refuse(status, "{}", reason);
+      if (r.header("content-encoding") && !e->hold(r.body.size())) refuse_held();
       auto path = path_segments(r.path);
       if (!path) refuse(404, "there is nothing at this path");
       call.path = std::move(*path);

@@ -58,6 +58,10 @@ ServerSettings read_server_settings(const std::string& file,
   ServerSettings settings;
   recipe::read_fields(o, settings);
   o.finish();
+  TD_CHECK(settings.in_flight_mb >= settings.body_mb, Value,
+           "in_flight_mb is {}, less than body_mb, {}: such a body could never come\nRaise "
+           "in_flight_mb, or lower body_mb.",
+           settings.in_flight_mb, settings.body_mb);
   return settings;
 }
 
@@ -88,6 +92,7 @@ ServerOptions server_options(const ServerSettings& s) {
   o.http.host = s.host;
   o.http.port = static_cast<int>(s.port);
   o.http.limits.body_bytes = static_cast<size_t>(s.body_mb * 1048576);
+  o.http.bytes_in_flight = static_cast<size_t>(s.in_flight_mb * 1048576);
   o.http.connections = static_cast<size_t>(s.connections);
   o.http.workers = static_cast<int>(s.workers);
   o.http.header_seconds = s.header_seconds;

@@ -22,7 +22,7 @@ struct ServerSettings {
   bool insecure = false, allow_load = false, shared_memory = false, links = false, page = true;
   std::string default_model = "";
   int64_t connections = 1024;
-  double body_mb = 64;
+  double body_mb = 64, in_flight_mb = 1024;
   std::string record = "";
   double record_mb = 1024;
   std::string traces = "";
@@ -63,6 +63,13 @@ struct ServerSettings {
     v("default_model", default_model, {.doc = "the model of routes that name none"});
     v("connections", connections, {.doc = "open connections at most", .at_least = 1});
     v("body_mb", body_mb, {.doc = "the largest body", .unit = "MiB", .above = 0, .at_most = 65536});
+    v("in_flight_mb", in_flight_mb,
+      {.doc =
+           "how much all requests may hold that are read or handled, and answers that clients of "
+           "HTTP/2 do not take; more are answered with 503",
+       .unit = "MiB",
+       .above = 0,
+       .at_most = 1048576});
     v("record", record,
       {.doc = "a new file for requests and their answers, to be sent again by bench-serve"});
     v("record_mb", record_mb, {.doc = "how large that may become", .unit = "MiB", .above = 0});

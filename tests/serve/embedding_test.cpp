@@ -117,6 +117,16 @@ TEST_F(Embeddings, Forms) {
   for (size_t i = 1; i < 3; ++i) EXPECT_NEAR(cut[i] * want[0], cut[0] * want[i], 1e-6);
 }
 
+// As many texts as a request may have, more than a model's queue has places.
+TEST_F(Embeddings, AsManyTextsAsDocumented) {
+  std::string texts;
+  for (int i = 0; i < 2048; ++i) texts += fmt::format("{}\"w{} w2\"", i ? "," : "", i % 30 + 1);
+  const auto all = vectors(ask("\"input\":[" + texts + "]"));
+  ASSERT_EQ(all.size(), 2048u);
+  EXPECT_EQ(all[7].size(), all[2047].size());
+  EXPECT_NE(all[7], all[8]);
+}
+
 TEST_F(Embeddings, Refusals) {
   std::string words;
   for (int i = 0; i < 21; ++i) words += "w3 ";

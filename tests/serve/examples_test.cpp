@@ -94,6 +94,33 @@ TEST_F(Examples, BadOnesAreRefusedInTensorFlowsWords) {
             "]\n}");
 }
 
+// A context is kept once, however many examples there are.
+TEST_F(Examples, AContextIsNotCopied) {
+  std::string body = "{\"context\":{", none = "[{}";
+  for (int i = 0; i < 8000; ++i) body += fmt::format("\"c{}\":0,", i);
+  for (int i = 1; i < 65536; ++i) none += ",{}";
+  const auto begin = Clock::now();
+  const HttpResponse r = post("m:classify", body + "\"k\":3},\"examples\":" + none + "]}");
+  EXPECT_EQ(r.status, 400);
+  EXPECT_TRUE(has(r.body, "Feature: x")) << r.body;
+  EXPECT_LT(seconds_since(begin), 5);
+}
+
+// A short request cannot ask for inputs of more bytes than a body may have.
+TEST_F(Examples, InputsHaveALimitTogether) {
+  Running small(
+      {.models = folder_->path().string(), .http = {.limits = {.body_bytes = size_t{16} << 10}}});
+  const auto ask = [&](int n) {
+    std::string body = "{\"context\":{\"k\":3,\"x\":[1,2,3]},\"examples\":[{}";
+    for (int i = 1; i < n; ++i) body += ",{}";
+    return small.client()->post("/v1/models/m:classify", body + "]}");
+  };
+  EXPECT_EQ(ask(800).status, 200);  // 20 bytes each
+  const HttpResponse r = ask(900);
+  EXPECT_EQ(r.status, 400);
+  EXPECT_TRUE(has(r.body, "more than 16384 bytes in all")) << r.body;
+}
+
 // ---- gRPC
 
 io::ProtoWriter inside(uint32_t field, const io::ProtoWriter& m) {

@@ -129,6 +129,16 @@ TEST(FromTriton, ItsRepositoryIsServed) {
   EXPECT_EQ(server.get("/v2/models/scale/versions/1").status, 404);
 }
 
+TEST(FromTriton, GroupsOfInstancesAddUp) {
+  const TempFolder t;
+  put_model(t / "repo/m/1/model.onnx", scale_model(1));
+  write_file(t / "repo/m/config.pbtxt",
+             "instance_group [ { count: 2 kind: KIND_CPU }, { count: 3 kind: KIND_CPU } ]");
+  const ForeignModel m = open_foreign("triton", t / "repo")->model("m", {});
+  EXPECT_EQ(m.settings.instances, 5);
+  EXPECT_TRUE(m.settings.devices.empty());
+}
+
 TEST(FromTriton, RefusesByName) {
   const TempFolder t;
   put_model(t / "repo/m/1/model.onnx", scale_model(1));

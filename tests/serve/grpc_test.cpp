@@ -327,6 +327,21 @@ TEST_F(Grpc, PredictsAsTensorFlowServing) {
   EXPECT_EQ(predicted(ints), bytes_of_floats({2, 3, 6, 7})) << ints.text;
 }
 
+// One value may stand for as many as a body has, but not in every input anew.
+TEST_F(Grpc, InputsShareWhatARequestMayBecome) {
+  io::ProtoWriter many;
+  for (int i = 0; i < 200; ++i) {
+    io::ProtoWriter one = predict_request(
+        "scale", {.name = "q" + std::to_string(i), .shape = {int64_t{1} << 19}, .floats = {1}});
+    many.add_bytes(2, field_of(one.str(), 2));
+  }
+  many.add_bytes(1, field_of(predict_request("scale", {}).str(), 1));
+  const GrpcAnswer r = call(kPrediction + "Predict", many);
+  EXPECT_EQ(r.code, kInvalid);
+  EXPECT_TRUE(has(r.text, "input 'q2' asks for more than 0 bytes")) << r.text;
+  expect_healthy();
+}
+
 TEST_F(Grpc, BadPredictionsGetTheirStatus) {
   const std::string four = bytes_of_floats({1, 2, 3, 4});
   const auto ask = [](const TfInput& in) { return predict_request("scale", in); };
@@ -513,6 +528,37 @@ TEST_F(Grpc, StreamAnswersInOrderAndOutlivesErrors) {
     else
       EXPECT_EQ(field_of(response, 6), bytes_of_floats({3.0F * float(n), 0, 0, 0}));
   }
+}
+
+// Larger compressed messages are inflated by another thread; answers keep their order.
+TEST_F(Grpc, CompressedMessagesOfAStreamKeepTheirOrder) {
+  Http2Client client("127.0.0.1", (*server_)->port(), 20);
+  const HttpHeaders grpc{
+      {"content-type", "application/grpc"}, {"te", "trailers"}, {"grpc-encoding", "gzip"}};
+  constexpr int kMessages = 60;
+  std::string all, noise(6000, ' ');
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>('a' + i * i * 31 % 23);
+  for (int i = 0; i < kMessages; ++i) {
+    const std::string model = i % 3 == 1 ? "none " + noise + std::to_string(i) : "scale";
+    const io::ProtoWriter m =
+        v2_infer_request(model, {raw_input({float(i), 0, 0, 0})}, {}, std::to_string(i));
+    const std::string plain = std::string(5, '\0') + m.str();
+    all += framed(plain, i % 2 ? GrpcCoding::gzip : GrpcCoding::identity);
+  }
+  const int32_t id = client.start("POST", kV2 + "ModelStreamInfer", "", grpc, true);
+  for (size_t at = 0; at < all.size(); at += 1000) client.more(id, all.substr(at, 1000), false);
+  client.more(id, "", true);
+  const HttpResponse r = client.wait(id);
+  const std::vector<std::string> answers = streamed_messages(r);
+  ASSERT_EQ(answers.size(), size_t{kMessages}) << trailer_of(r, "grpc-message");
+  for (int n = 0; n < kMessages; ++n)
+    EXPECT_EQ(field_of(field_of(answers[static_cast<size_t>(n)], 2), 3), std::to_string(n));
+  // What is no gzip ends the stream.
+  const std::string bad = framed(std::string(5, '\0') + noise).replace(0, 1, 1, '\1');
+  const HttpResponse broken =
+      client.wait(client.start("POST", kV2 + "ModelStreamInfer", bad, grpc));
+  EXPECT_EQ(trailer_of(broken, "grpc-status"), "3") << trailer_of(broken, "grpc-message");
+  expect_healthy();
 }
 
 TEST_F(Grpc, DamagedStreamsEndWithTheirStatus) {

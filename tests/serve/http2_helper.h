@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tandem/serve/http/client.h"
+#include "tandem/serve/http/server.h"
 #include "tandem/serve/http2/client.h"
 #include "tandem/serve/http2/frames.h"
 
@@ -55,6 +56,7 @@ class EchoServer {
   explicit EchoServer(HttpOptions options)
       : server_(std::move(options), [](const HttpExchangePtr& e) {
           if (e->request.path == "/stream") return;  // its answer never comes
+          if (e->request.path == "/large") return e->answer({.body = std::string(1 << 18, 'x')});
           if (e->request.path == "/breaks") return e->write({.body = "one "});
           if (e->request.path == "/pieces") {
             for (const char* piece : {"one ", "two "}) e->write({.body = piece});

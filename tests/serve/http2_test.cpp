@@ -185,6 +185,29 @@ TEST_F(Http2, ZeroWindowIsNotWaitedFor) {
   server.expect_healthy();
 }
 
+// A client that takes no answers does not get all of them into the server's memory.
+TEST_F(Http2, AnswersThatNobodyTakesHaveALimit) {
+  EchoServer server({.bytes_in_flight = size_t{4} << 20});
+  const std::string no_window("\0\4\0\0\0\0", 6);
+  constexpr int kStreams = 40;
+  std::string asked = std::string(kHttp2Preface) + frame(kSettings, 0, 0, no_window);
+  for (uint32_t i = 0; i < kStreams; ++i)
+    asked += frame(kHeaders, kEndHeaders | kEndStream, 2 * i + 1, head_block("/large"));
+  const std::string got = server.talk(asked, 1);
+  int reset = 0, heads = 0;
+  for (std::string_view rest = got; rest.size() >= 9;) {
+    size_t length = 0;
+    for (size_t i = 0; i < 3; ++i) length = length << 8 | static_cast<unsigned char>(rest[i]);
+    reset += rest[3] == kReset;
+    heads += rest[3] == kHeaders;
+    rest.remove_prefix(std::min(rest.size(), 9 + length));
+  }
+  EXPECT_GE(heads, 4);  // a quarter of 4 MiB, and the answer that goes beyond it
+  EXPECT_LE(heads, 5);
+  EXPECT_GE(reset, kStreams - 5);
+  server.expect_healthy();
+}
+
 TEST_F(Http2, DrainFinishesWhatRuns) {
   auto server = std::make_unique<EchoServer>(HttpOptions{});
   Http2Client client("127.0.0.1", (*server)->port(), 10);

@@ -424,6 +424,22 @@ TEST_F(HttpServing, FloodsOfChunksTakeNoMemory) {
   EXPECT_LT(resident_pages(), before + 4096);  // 16 MiB
 }
 
+// A length alone holds nothing of what all requests may hold together.
+TEST_F(HttpServing, LengthsAloneTakeNothingFromOthers) {
+  start({.limits = {.body_bytes = size_t{8} << 20}, .bytes_in_flight = size_t{8} << 20});
+  std::vector<std::unique_ptr<HttpClient>> waiting;
+  for (int i = 0; i < 20; ++i) {
+    waiting.push_back(client());
+    waiting.back()->send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8000000\r\n\r\nabc");
+  }
+  const auto c = client();
+  c->send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n");
+  c->send(std::string(50000, 'a'));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  c->send(std::string(50000, 'a'));
+  EXPECT_EQ(c->receive().body.size(), 100002u);
+}
+
 TEST_F(HttpServing, DrainsWithoutLosingAnAnswer) {
   start({.linger_seconds = 0.1});
   const auto busy = client(), idle = client();

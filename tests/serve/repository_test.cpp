@@ -171,6 +171,23 @@ TEST(Repository, WeightsBesideAModelComeAlong) {
   EXPECT_TRUE(r.find("deep", ""));
 }
 
+// What a model's folder holds may not lead out either, unless links are allowed.
+TEST(Repository, LinksInsideAModelStayInside) {
+  const TempFolder t, outside;
+  const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  fs::copy(std::string(root ? root : ".") + "/tests/golden/hf/bert", t / "m/1",
+           fs::copy_options::recursive);
+  fs::rename(t / "m/1/model.safetensors", outside / "weights");
+  fs::create_symlink(outside / "weights", t / "m/1/model.safetensors");
+  Repository r({.folder = t.path().string()});
+  r.load_all();
+  EXPECT_FALSE(r.find("m"));
+  EXPECT_TRUE(r.knows("m"));
+  Repository free({.folder = t.path().string(), .links = true});
+  free.load_all();
+  EXPECT_TRUE(free.find("m"));
+}
+
 TEST(Servable, RowsHaveTheirOwnBitsInEveryBatch) {
   const auto s = servable(mlp_model(48, 64, 10));
   ASSERT_TRUE(s->batched()) << s->note();

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tandem/base/ascii.h"
 #include "tandem/io/gzip.h"
 #include "tandem/io/json.h"
 #include "tandem/io/npy.h"
@@ -365,6 +366,9 @@ TEST_F(Serving, PathsAndMethods) {
     const HttpResponse r = server_->client()->request(a.method, a.path, a.body);
     EXPECT_EQ(r.status, a.status) << a.method << a.path << ": " << r.body;
     EXPECT_TRUE(has(r.body, a.says)) << a.method << a.path << ": " << r.body;
+    const bool allows = std::any_of(r.headers.begin(), r.headers.end(),
+                                    [](const auto& h) { return ascii_lower(h.first) == "allow"; });
+    EXPECT_EQ(allows, a.status == 405) << a.method << a.path;
     EXPECT_FALSE(has(r.body, folder_->path().string())) << a.path;
   }
   expect_healthy();

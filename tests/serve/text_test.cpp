@@ -333,6 +333,12 @@ TEST_F(OpenAi, Completions) {
   EXPECT_EQ(at(p, "tokens").as_array()->size(), 6U);
   EXPECT_EQ(at(p, "top_logprobs").as_array()->at(0).as_object()->size(), 2U);
   EXPECT_LT(io::number_of(&at(p, "token_logprobs").as_array()->at(0)), 0);
+  const io::Json::Array& offsets = *at(p, "text_offset").as_array();
+  size_t begins = 0;
+  for (size_t k = 0; k < 6; ++k) {
+    EXPECT_EQ(*offsets.at(k).as_int(), static_cast<int64_t>(begins));
+    begins += fmt::format(" w{}", tokens[k]).size();
+  }
 
   // The same as tokens, repeated, several at once, and in parts.
   EXPECT_EQ(*at(choice(json(complete(R"("prompt":[3,4],"max_tokens":6)"))), "text").as_string(),

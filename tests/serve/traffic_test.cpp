@@ -126,6 +126,20 @@ TEST_F(TriedVersions, ASlowCanaryIsTakenBack) {
   EXPECT_EQ(repository.find("m")->traffic->share(), 0.5);
 }
 
+// One that is stuck answers nothing well, and nothing with an error of its own.
+TEST_F(TriedVersions, AStuckCanaryIsTakenBack) {
+  for (const auto counter : {&JobCounts::expired, &JobCounts::rejected}) {
+    settings("canary: {version: 3, share: 0.5, rollback: {error_rate: 0.1, requests: 10}}\n");
+    Repository repository({.folder = t_ / "models"});
+    repository.load_all();
+    const ModelVersionPtr stable = repository.find("m"), canary = repository.find("m", "3");
+    stable->scheduler->counts().ok = 100;
+    canary->scheduler->counts().*counter = 20;
+    for (int i = 0; i < 10; ++i) EXPECT_NE(repository.pick("m"), canary);
+    EXPECT_TRUE(stable->traffic->rolled_back());
+  }
+}
+
 TEST_F(TriedVersions, AShadowIsComparedAndNeverAnswers) {
   settings("latest: 1\nshadow: 3\n");
   Running server({.models = t_ / "models"});

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The process itself with its libraries, and requests on their way.
+// The process itself with its libraries.
 constexpr double kProcessBytes = 160.0 * 1048576;
 constexpr double kMargin = 1.25;
 
@@ -179,7 +179,7 @@ DeployReport deploy(const DeployOptions& o) {
                .config = config_text(changes)};
   if (d.image.empty()) d.image = d.name + ":" + o.tag;
   d.memory = kMargin * (kProcessBytes + std::max(models.weights, models.loaded) + models.arena +
-                        models.cache);
+                        models.cache + settings.in_flight_mb * 1048576);
   make_folders(o.folder);
   DeployReport report{.models = models.names,
                       .weights = models.weights,

@@ -16,21 +16,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What holds for every target: requests have a part of its memory, and who sends them hears that
+// the server ends before it does.
+void limit(std::vector<std::string>& settings) {
+  settings.emplace_back("in_flight_mb=128");
+  settings.emplace_back("drain_delay=5");
+}
+
 // In a container the address is the container's own; what reaches it is the cluster's choice.
 std::vector<std::string> container_settings(const DeployOptions& o, int port) {
   std::vector<std::string> out = {"models=/models", "host=0.0.0.0", fmt::format("port={}", port),
                                   "insecure=true", "defaults.copy=false"};
+  limit(out);
   if (!o.keys.empty()) out.push_back(std::string("keys=") + kKeysInImage);
   return out;
 }
-std::vector<std::string> docker_settings(const DeployOptions& o) {
+std::vector<std::string> image_settings(const DeployOptions& o) {
   return container_settings(o, 8000);
-}
-// A pod that is being deleted still gets requests until every proxy knows.
-std::vector<std::string> k8s_settings(const DeployOptions& o) {
-  std::vector<std::string> out = container_settings(o, 8000);
-  out.emplace_back("drain_delay=5");
-  return out;
 }
 std::vector<std::string> cloud_settings(const DeployOptions& o) {
   TD_CHECK(o.keys.empty(), Value,
@@ -42,11 +44,14 @@ std::vector<std::string> cloud_init_settings(const DeployOptions& o) {
   TD_CHECK(o.keys.empty(), Value,
            "user data can be read by every program of the machine, and keys have no place in it\n"
            "Leave --keys out; set keys=FILE with a file that the machine has.");
-  return {"models=models", "defaults.copy=false"};
+  std::vector<std::string> out = {"models=models", "defaults.copy=false"};
+  limit(out);
+  return out;
 }
 std::vector<std::string> systemd_settings(const DeployOptions& o) {
   std::vector<std::string> out = {"models=models", "defaults.copy=false"};
   if (!o.keys.empty()) out.emplace_back("keys=keys");
+  limit(out);
   return out;
 }
 
@@ -146,10 +151,10 @@ const std::vector<DeployTarget>& deploy_table() {
   using Form = DeployTarget::Form;
   const std::vector<std::string> serve = {"/usr/bin/tandem", "serve"};
   static const std::vector<DeployTarget> table = {
-      {"docker", Form::container, docker_settings, serve, {}, docker_files, docker_next},
+      {"docker", Form::container, image_settings, serve, {}, docker_files, docker_next},
       {"systemd", Form::tree, systemd_settings, {}, {}, systemd_files, systemd_next},
       {"cloud-init", Form::package, cloud_init_settings, {}, {}, cloud_init_files, cloud_init_next},
-      {"k8s", Form::container, k8s_settings, serve, {}, k8s_files, k8s_next},
+      {"k8s", Form::container, image_settings, serve, {}, k8s_files, k8s_next},
       // SageMaker starts images with the argument `serve`.
       {"sagemaker",
        Form::container,

@@ -2,8 +2,12 @@
 // A call of gRPC on its way, and the tables of methods that the services fill.
 #pragma once
 
+#include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +59,9 @@ class MessageStream : public std::enable_shared_from_this<MessageStream> {
  private:
   void body(std::string_view bytes, bool ended);
   void read_on();
+  std::optional<std::string_view> next_message(std::string_view& rest, std::string& room);
+  void inflate_beside(std::string_view rest);
+  void handle(std::string_view message);
   void tick(bool ending);
   size_t busy() const;
   std::weak_ptr<HttpExchange> exchange_;
@@ -69,6 +76,14 @@ class MessageStream : public std::enable_shared_from_this<MessageStream> {
   mutable std::mutex lock_;
   uint64_t numbers_ = 0, next_ = 0;
   std::map<uint64_t, std::string> done_;  ///< answers that wait for those before them
+  std::map<uint64_t, HeldBytes> held_;    ///< what messages hold that are worked on
+  /// A message that is inflated by another thread, and what became of it.
+  struct Inflated {
+    std::string bytes;
+    std::exception_ptr failed;
+  };
+  std::optional<Inflated> inflated_;
+  bool inflating_ = false;
 };
 
 struct GrpcMethod {

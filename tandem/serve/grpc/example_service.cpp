@@ -45,19 +45,17 @@ Example read_example_proto(io::ProtoReader& list) {
   return out;
 }
 
-// An Input: an ExampleList, or one with a context whose features all examples have.
-std::vector<Example> read_input_proto(io::ProtoReader& request) {
-  std::vector<Example> out;
-  Example context;
+// An Input: an ExampleList, or one with a context.
+Examples read_input_proto(io::ProtoReader& request) {
+  Examples out;
   for_fields_of(request, [&](io::ProtoReader& kind) {
     if (kind.field() != 1 && kind.field() != 2) return;
     for_fields_of(kind, [&](io::ProtoReader& list) {
-      if (list.field() == 1) out.push_back(read_example_proto(list));
-      if (list.field() == 2) context = read_example_proto(list);
-      if (out.size() > kMostExamples) refuse(400, "there are too many examples");
+      if (list.field() == 1) out.rows.push_back(read_example_proto(list));
+      if (list.field() == 2) out.context = read_example_proto(list);
+      if (out.rows.size() > kMostExamples) refuse(400, "there are too many examples");
     });
   });
-  for (Example& e : out) e.insert(context.begin(), context.end());
   return out;
 }
 
@@ -90,7 +88,7 @@ io::ProtoWriter regression_result(const Tensor& values) {
 /// Which model is asked, and about what.
 struct ExamplesAsk {
   ModelSpec spec;
-  std::vector<Example> examples;
+  Examples examples;
 };
 
 // Runs the model once; `write` makes the answer of its outputs.
@@ -99,8 +97,9 @@ void run_examples(
     std::function<io::ProtoWriter(const ModelVersion&, const std::vector<Tensor>&, int64_t)>
         write) {
   const ModelVersionPtr v = picked_version(call.server, ask.spec.name, ask.spec.version);
-  const auto n = static_cast<int64_t>(ask.examples.size());
-  run_inputs(call.exchange, v, tensors_of_examples(ask.examples, v->model->inputs()),
+  const auto n = static_cast<int64_t>(ask.examples.rows.size());
+  const size_t most = call.server.options.http.limits.body_bytes;
+  run_inputs(call.exchange, v, tensors_of_examples(ask.examples, v->model->inputs(), most),
              {.timeout = call.timeout},
              [call, v = v.get(), n, write = std::move(write)](const JobResult& r) {
                if (r.status != 200) return call.fail(r.status, r.error);

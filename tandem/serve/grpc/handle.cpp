@@ -36,6 +36,7 @@ std::string_view only_message(const GrpcCall& call, std::string& room) {
   const auto message =
       take_message(body, call.coding, call.server.options.http.limits.body_bytes, room);
   if (!message) refuse(400, "the call has no complete message");
+  if (!room.empty() && !call.exchange->hold(room.size())) refuse_held();
   if (!body.empty()) refuse(400, "the call takes one message alone, and more bytes came");
   return *message;
 }

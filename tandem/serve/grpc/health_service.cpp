@@ -14,11 +14,9 @@ Health health_of(ServerContext& server, const std::string& service) {
   const std::vector<std::string>& services = schema_services();
   if (service.empty() || std::find(services.begin(), services.end(), service) != services.end())
     return !server.draining() && server.repository.ready() ? Health::serving : Health::not_serving;
-  for (const IndexEntry& e : server.repository.index())
-    if (e.name == service)
-      return !server.draining() && server.repository.find(service) ? Health::serving
-                                                                   : Health::not_serving;
-  return Health::unknown_service;
+  if (!server.repository.knows(service)) return Health::unknown_service;
+  return !server.draining() && server.repository.find(service) ? Health::serving
+                                                               : Health::not_serving;
 }
 
 std::string read_service(std::string_view message) {

@@ -2,6 +2,9 @@
 // https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/framework/tensor.proto
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "tandem/serve/grpc/tensor_proto_internal.h"
 
 namespace tandem::serve {
@@ -41,26 +44,35 @@ void read_values(io::ProtoReader& r, TypedValues& out, const std::string& name) 
     r.append(out.ints);
 }
 
+[[noreturn]] void refuse_size(const std::string& name, size_t most) {
+  refuse(400, "input '{}' asks for more than {} bytes, which this request has left", name, most);
+}
+
 // One value, or the last of a few, stands for all that are missing.
 void fill_up(std::string& bytes, const std::vector<int64_t>& shape, size_t element, size_t most,
              const std::string& name) {
   size_t count = 1;
   for (const int64_t n : shape) {
     const auto size = static_cast<size_t>(n);
-    if (size > 0 && count > most / size)
-      refuse(400, "input '{}' asks for more than {} bytes", name, most);
+    if (size > 0 && count > most / size) refuse_size(name, most);
     count *= size;
   }
   if (bytes.size() < element || bytes.size() / element >= count) return;
-  if (count > most / element) refuse(400, "input '{}' asks for more than {} bytes", name, most);
-  const std::string last = bytes.substr(bytes.size() - element);
-  bytes.reserve(count * element);
-  while (bytes.size() < count * element) bytes += last;
+  if (count > most / element) refuse_size(name, most);
+  size_t done = bytes.size();
+  const size_t last = done - element;
+  bytes.resize(count * element);
+  while (done <
+         bytes.size()) {  // what is there is copied as often as it fits: twice as much each time
+    const size_t n = std::min(done - last, bytes.size() - done);
+    std::memcpy(bytes.data() + done, bytes.data() + last, n);
+    done += n;
+  }
 }
 
 }  // namespace
 
-AskedInput read_tensor_proto(const std::string& name, std::string_view message, size_t most) {
+AskedInput read_tensor_proto(const std::string& name, std::string_view message, size_t& left) {
   AskedInput in{.name = name};
   in.shape.emplace();
   const std::string said = one_line(name, 64);
@@ -108,7 +120,9 @@ AskedInput read_tensor_proto(const std::string& name, std::string_view message, 
                         : values.field == 6 ? bytes_of(values.doubles)
                         : values.field != 0 ? bytes_of(values.ints, type->carrier, said)
                                             : std::string();
-    fill_up(bytes, *in.shape, size_of(type->carrier), most, said);
+    if (bytes.size() > left) refuse_size(said, left);
+    fill_up(bytes, *in.shape, size_of(type->carrier), left, said);
+    left -= bytes.size();
     in.own = std::make_shared<const std::string>(std::move(bytes));
     in.bytes = *in.own;
   }

@@ -9,8 +9,9 @@
 namespace tandem::serve {
 
 /// A TensorProto as the input `name`, which is checked like one of V2. One value may stand for many
-/// equal ones; `most`: bytes that it may become. Throws Refusal and Format.
-AskedInput read_tensor_proto(const std::string& name, std::string_view message, size_t most);
+/// equal ones; `left`: bytes that the request's tensors may still become, which this one is taken
+/// from. Throws Refusal and Format.
+AskedInput read_tensor_proto(const std::string& name, std::string_view message, size_t& left);
 io::ProtoWriter write_tensor_proto(const Tensor& t);
 /// A TensorShapeProto; -1: open.
 io::ProtoWriter write_shape_proto(const std::vector<int64_t>& sizes);

@@ -40,9 +40,10 @@ void predict(const GrpcCall& call, std::string_view message) {
   const PredictRequest request = read_predict(message);
   const ModelVersionPtr v = picked_version(call.server, request.spec.name, request.spec.version);
   Asked asked;
+  size_t left = call.server.options.http.limits.body_bytes;  // for all of them
   for (const auto& [name, bytes] : request.inputs)
-    asked.inputs.push_back(
-        read_tensor_proto(name, bytes, call.server.options.http.limits.body_bytes));
+    asked.inputs.push_back(read_tensor_proto(name, bytes, left));
+  if (!call.exchange->hold(call.server.options.http.limits.body_bytes - left)) refuse_held();
   for (const std::string& name : request.outputs) asked.outputs.push_back({.name = name});
   auto wanted = wanted_outputs(asked, *v, call.server.shared_memory);
   run_asked(call.exchange, call.server, v, asked, {.timeout = call.timeout},

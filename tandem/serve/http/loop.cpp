@@ -14,6 +14,7 @@
 #include "tandem/base/log.h"
 #include "tandem/serve/http/loop_internal.h"
 #include "tandem/serve/http2/connection_internal.h"
+#include "tandem/serve/refusal_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -315,10 +316,9 @@ bool HttpLoop::parse(Connection& c) {
 // Count the bytes that the connection's request holds.
 void HttpLoop::charge(Connection& c) {
   const size_t bytes = c.handling ? c.charged : c.parser.body_bytes();
-  in_flight_ += bytes - c.charged;
+  in_flight_->change(c.charged, bytes);
   c.charged = bytes;
-  if (in_flight_ > options.bytes_in_flight && c.parser.in_body() && bytes > 0)
-    refuse(c, 503, "the server holds as many bytes of requests as it may");
+  if (in_flight_->full() && c.parser.in_body() && bytes > 0) refuse(c, 503, kHoldsTooMuch);
 }
 
 void HttpLoop::dispatch(Connection& c) {
@@ -329,6 +329,7 @@ void HttpLoop::dispatch(Connection& c) {
   c.handling = true;
   auto exchange = std::make_shared<LoopExchange>(c.parser.take(), mail_, c.id);
   exchange->request.remote = c.remote;
+  exchange->account = in_flight_;
   const HttpRequest& r = exchange->request;
   if (options.begun) options.begun(exchange);
   c.keep_alive = r.keep_alive;
@@ -343,7 +344,7 @@ void HttpLoop::dispatch(Connection& c) {
 
 bool HttpLoop::goes_beside(const HttpRequest& r) const {
   return r.body.size() > options.inline_bytes || r.header("content-encoding") ||
-         (options.beside && options.beside(r));
+         r.header("grpc-encoding") || (options.beside && options.beside(r));
 }
 
 void HttpLoop::beside(std::function<void()> task) {
@@ -427,7 +428,7 @@ void HttpLoop::put_piece(Connection& c, HttpResponse piece, bool last) {
 
 void HttpLoop::answer_ends(Connection& c) {
   c.handling = c.in_pieces = false;
-  in_flight_ -= c.charged;
+  in_flight_->give(c.charged);
   c.charged = 0;
   c.changed = now();
   if (!c.keep_alive) c.closing = true;
@@ -523,7 +524,7 @@ void HttpLoop::watch(Connection& c) {
 void HttpLoop::close(Connection& c) {
   if (c.fd < 0) return;
   if (const auto waiting = c.waiting.lock()) static_cast<LoopExchange&>(*waiting).leave();
-  in_flight_ -= c.charged;
+  in_flight_->give(c.charged);
   c.http2.reset();
   ::close(c.fd);
   c.fd = -1;

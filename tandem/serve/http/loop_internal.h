@@ -24,6 +24,7 @@ struct Mailbox : std::enable_shared_from_this<Mailbox> {
     HttpResponse response;
     bool last = true;    ///< the answer is complete
     int32_t stream = 0;  ///< of HTTP/2
+    bool nudge = false;  ///< there is no piece: HttpStream::on_tick alone
   };
   std::mutex lock;
   std::vector<Letter> letters;
@@ -111,7 +112,7 @@ class HttpLoop {
   Connections connections_;
   std::vector<std::unique_ptr<Connection>> closed_;  ///< in this turn of the loop
   uint64_t next_id_ = 16;                            ///< below: the listener and the eventfd
-  size_t in_flight_ = 0;
+  std::shared_ptr<ByteAccount> in_flight_ = std::make_shared<ByteAccount>(options.bytes_in_flight);
   std::vector<uint64_t> touched_;               ///< connections that may have something to send
   std::vector<std::function<void()>> put_off_;  ///< to the end of the turn
   uint64_t dispatching_ = 0;                    ///< the connection whose request is being handled

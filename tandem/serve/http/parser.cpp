@@ -201,9 +201,6 @@ bool HttpParser::set_length() {
     left_ = *bytes;
   }
   state_ = left_ > 0 ? State::body : State::done;
-  // Untouched memory costs nothing, but a length alone must not reserve the limit many times over.
-  constexpr uint64_t kAtOnce = uint64_t{4} << 20;
-  if (left_ > 0) request_.body.reserve(std::min(left_, kAtOnce));
   return true;
 }
 
@@ -247,6 +244,11 @@ void HttpParser::chunk_size(std::string_view text) {
 
 size_t HttpParser::take_body(std::string_view bytes) {
   const size_t n = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
+  // What is reserved counts as held: a length alone reserves nothing, and few bytes not much.
+  constexpr uint64_t kAtOnce = uint64_t{4} << 20, kTimes = 64;
+  if (state_ == State::body && request_.body.empty() && n < left_)
+    request_.body.reserve(
+        static_cast<size_t>(std::min({left_, kAtOnce, kTimes * static_cast<uint64_t>(n)})));
   append_bytes(request_.body, bytes.substr(0, n));
   left_ -= n;
   if (left_ == 0) state_ = state_ == State::body ? State::done : State::chunk_end;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "tandem/serve/http/byte_account.h"
 #include "tandem/serve/http/message.h"
 #include "tandem/serve/tls/files.h"
 
@@ -21,10 +22,12 @@ struct HttpOptions {
   std::string host = "127.0.0.1";  ///< an address, or localhost
   int port = 0;                    ///< 0: one that is free
   HttpLimits limits = {};
-  TlsFiles tls = {};                         ///< empty: connections are not encrypted
-  size_t connections = 1024;                 ///< beyond it the one idle for longest is closed
-  size_t bytes_in_flight = size_t{1} << 30;  ///< of all requests being read or handled
-  size_t inline_bytes = size_t{64} << 10;    ///< larger bodies are handled beside the loop
+  TlsFiles tls = {};          ///< empty: connections are not encrypted
+  size_t connections = 1024;  ///< beyond it the one idle for longest is closed
+  /// Of all requests that are read or handled, inflated, and of answers that wait for clients of
+  /// HTTP/2.
+  size_t bytes_in_flight = size_t{1} << 30;
+  size_t inline_bytes = size_t{64} << 10;  ///< larger bodies are handled beside the loop
   std::function<bool(const HttpRequest&)> beside = {};  ///< smaller ones that go there, too
   int workers = 1;                                      ///< threads for them
   /// Requests of HTTP/2 that are handled from their head on, as an HttpStream.
@@ -58,6 +61,11 @@ class TD_API HttpExchange {
   std::shared_ptr<RequestTrace> trace = {};
   /// Its line of the access log, if there is one.
   std::shared_ptr<AccessRecord> access = {};
+  /// The server's, where what requests hold is counted; nullptr: nowhere.
+  std::shared_ptr<ByteAccount> account = {};
+  /// Counts bytes that the request holds besides its body as it came, until this ends: what that
+  /// was inflated to, tensors. False where the server holds as many as it may.
+  bool hold(size_t bytes) { return held_.add(account, bytes); }
   /// Bytes of the body that have come in pieces.
   std::atomic<uint64_t> received{0};
   /// The client has closed the connection: nobody reads the answer.
@@ -78,6 +86,9 @@ class TD_API HttpExchange {
 
  protected:
   std::atomic<bool> gone_{false};
+
+ private:
+  HeldBytes held_;
 };
 using HttpExchangePtr = std::shared_ptr<HttpExchange>;
 /// While one lives, answers and pieces that its thread gives for a loop's thread are held; when the

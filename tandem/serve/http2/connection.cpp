@@ -63,6 +63,12 @@ void Http2Connection::hold(Stream& s, size_t bytes) {
   s.held = bytes;
 }
 
+void Http2Connection::wait_for_client(Stream& s) {
+  const size_t now = s.out.size() - s.out_at;
+  waits_ += now - s.waits;
+  s.waits = now;
+}
+
 // ---- what the client sends
 
 void Http2Connection::begin_head(int32_t id) {
@@ -178,6 +184,7 @@ void Http2Connection::closed(int32_t id, Http2Code) {
   if (s.last) resets_.give(0.5);
   frames_.consume_closed(s.untaken);
   hold(s, 0);
+  waits_ -= s.waits;
   streams_.erase(at);
   if (streams_.empty()) idle_since_ = owner_.now();
 }
@@ -211,6 +218,13 @@ void Http2Connection::answer(int32_t id, HttpResponse piece, bool last) {
   s->since = owner_.now();
   // Nobody may take what was sent for the whole.
   if (s->begun && piece.status >= 500) return frames_.reset(id, Http2Code::internal_error);
+  // A client that takes no answers gets no more of them: the connection may have a part of what the
+  // server may hold.
+  constexpr size_t kParts = 4;
+  if (waits_ > owner_.options.bytes_in_flight / kParts && s->out.empty() && !piece.body.empty()) {
+    if (last) owner_.count(true);  // else closed() does
+    return frames_.reset(id, Http2Code::enhance_your_calm);
+  }
   const bool with_body = !s->head_only && (!last || s->begun || !piece.body.empty());
   if (!s->begun) put_head(id, *s, piece, with_body);
   if (s->out.empty()) {
@@ -219,6 +233,7 @@ void Http2Connection::answer(int32_t id, HttpResponse piece, bool last) {
   } else {
     s->out += piece.body;
   }
+  wait_for_client(*s);
   if (s->out.size() > s->out_at && s->sending.since < 0) s->sending.start(owner_.now());
   if (last) {
     s->trailers = std::move(piece.trailers);
@@ -264,6 +279,7 @@ void Http2Connection::sent(int32_t id, size_t n) {
   if (!s) return;
   s->out_at += n;
   s->sending.bytes += n;
+  wait_for_client(*s);
   if (s->out_at < s->out.size()) {
     constexpr size_t kCompact = size_t{1} << 20;
     if (s->out_at > kCompact && !s->last) {
@@ -275,6 +291,13 @@ void Http2Connection::sent(int32_t id, size_t n) {
   s->out.clear();
   s->out_at = 0;
   s->sending.stop();
+}
+
+void Http2Connection::nudge(int32_t id) {
+  Stream* s = find(id);
+  if (!s || s->last) return;
+  const std::shared_ptr<HttpStream> stream = s->kept;
+  if (stream && stream->on_tick) stream->on_tick(ending_);
 }
 
 void Http2Connection::take(int32_t id, size_t bytes, size_t held) {

@@ -56,6 +56,7 @@ class Http2Connection : private Http2Events {
   bool over() const { return frames_.over(); }
   /// A piece of an answer; `last`: its end.
   void answer(int32_t stream, HttpResponse piece, bool last);
+  void nudge(int32_t stream);
   void take(int32_t stream, size_t bytes, size_t held);
   size_t unsent(int32_t stream) const;
   /// No stream is open.
@@ -63,8 +64,8 @@ class Http2Connection : private Http2Events {
   /// Nothing but streaming calls that have nothing to send: it may be closed to make room.
   bool quiet() const;
   Seconds idle_since() const { return idle_since_; }
-  /// Bytes of requests that are held, with their headers.
-  size_t held() const { return held_; }
+  /// Bytes of requests that are held, with their headers, and of answers that wait for the client.
+  size_t held() const { return held_ + waits_; }
   /// Refuse the requests whose bodies are still coming.
   void refuse_bodies(int status, const std::string& reason);
   /// Slow clients, late answers, ticks.
@@ -93,6 +94,7 @@ class Http2Connection : private Http2Events {
     size_t out_at = 0;
     HttpHeaders trailers;
     size_t held = 0, untaken = 0;
+    size_t waits = 0;  ///< bytes of its answer that the client has not taken
     Seconds since = 0;
     FlowWatch body, sending;
   };
@@ -109,6 +111,7 @@ class Http2Connection : private Http2Events {
 
   Stream* find(int32_t id);
   void hold(Stream& s, size_t bytes);
+  void wait_for_client(Stream& s);
   void dispatch(int32_t id, Stream& s);
   void refuse(int32_t id, Stream& s, int status, const std::string& reason);
   void put_head(int32_t id, Stream& s, HttpResponse& r, bool with_body);
@@ -116,7 +119,7 @@ class Http2Connection : private Http2Events {
 
   Http2Owner owner_;
   std::map<int32_t, Stream> streams_;
-  size_t held_ = 0;
+  size_t held_ = 0, waits_ = 0;
   Allowance resets_{500, 100}, controls_{4000, 1000};
   Seconds idle_since_ = 0;
   bool ending_ = false, said_end_ = false, finished_ = false;

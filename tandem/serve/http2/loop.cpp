@@ -6,6 +6,7 @@
 #include "tandem/serve/grpc/status.h"
 #include "tandem/serve/http/loop_internal.h"
 #include "tandem/serve/http2/connection_internal.h"
+#include "tandem/serve/refusal_internal.h"
 
 namespace tandem::serve {
 namespace {
@@ -53,6 +54,13 @@ class StreamExchange : public HttpStream {
   size_t unsent() const override {
     const Http2Connection* c = connection();
     return c ? c->unsent(stream_) : 0;
+  }
+  void nudge() override {
+    mail_->post({.connection = connection_,
+                 .response = {},
+                 .last = false,
+                 .stream = stream_,
+                 .nudge = true});
   }
 
  private:
@@ -115,10 +123,9 @@ bool HttpLoop::read_http2(Connection& c, std::string_view bytes) {
   c.changed = now();
   touched_.push_back(c.id);
   if (!c.http2->receive(bytes)) c.closing = true;
-  in_flight_ += c.http2->held() - c.charged;
+  in_flight_->change(c.charged, c.http2->held());
   c.charged = c.http2->held();
-  if (in_flight_ > options.bytes_in_flight)
-    c.http2->refuse_bodies(503, "the server holds as many bytes of requests as it may");
+  if (in_flight_->full()) c.http2->refuse_bodies(503, kHoldsTooMuch);
   return true;
 }
 
@@ -129,6 +136,7 @@ void HttpLoop::open_http2(Connection& c) {
     requests.fetch_add(1, std::memory_order_relaxed);
     auto exchange =
         std::make_shared<StreamExchange>(std::move(r), mail_, connection, stream, streamed);
+    exchange->account = in_flight_;
     if (options.begun) options.begun(exchange);
     if (streamed || !goes_beside(exchange->request))
       call(exchange);
@@ -150,7 +158,10 @@ Http2Connection* HttpLoop::http2_of(uint64_t id) {
 void HttpLoop::answered_http2(Mailbox::Letter letter) {
   Http2Connection* http2 = http2_of(letter.connection);
   if (!http2) return;
-  http2->answer(letter.stream, std::move(letter.response), letter.last);
+  if (letter.nudge)
+    http2->nudge(letter.stream);
+  else
+    http2->answer(letter.stream, std::move(letter.response), letter.last);
   touched_.push_back(letter.connection);
 }
 
@@ -178,7 +189,7 @@ void HttpLoop::write_http2(Connection& c) {
     if (c.fd < 0) return;
     if (c.unsent() > 0 || c.closing) break;  // the socket is full, or all is said
   }
-  in_flight_ += c.http2->held() - c.charged;
+  in_flight_->change(c.charged, c.http2->held());
   c.charged = c.http2->held();
   watch(c);
 }

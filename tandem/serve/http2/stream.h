@@ -21,13 +21,15 @@ class TD_API HttpStream : public HttpExchange {
   virtual void take(size_t bytes, size_t held) = 0;
   /// Bytes of the answer that the client has not taken yet. On the loop's thread.
   virtual size_t unsent() const = 0;
+  /// Has on_tick() called soon, from any thread.
+  virtual void nudge() = 0;
 
   // ---- set by the handler; called on the loop's thread
   /// What the client sends, as it comes; `ended`: it sends no more. It may send a few megabytes
   /// before take() says that they are done with.
   std::function<void(std::string_view bytes, bool ended)> on_body;
-  /// Now and then, and after pieces of the answer were written. `ending`: the server is shut down
-  /// and the stream should end.
+  /// Now and then, after nudge(), and after pieces of the answer were written. `ending`: the server
+  /// is shut down and the stream should end.
   std::function<void(bool ending)> on_tick;
 };
 

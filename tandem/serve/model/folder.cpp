@@ -108,6 +108,18 @@ void ModelFolder::check_inside(const std::string& path, const std::string& root)
            "a path leads out of the folder of models");
 }
 
+// What lies in a model's folder, too. A folder that was named as the one model may be made of
+// links, as caches are.
+void ModelFolder::check_all_inside(const std::string& path, const std::string& root) const {
+  check_inside(path, root);
+  std::error_code error;
+  if (links_ || path == root_ || !fs::is_directory(path, error)) return;
+  for (fs::recursive_directory_iterator at(path, error), end; !error && at != end;
+       at.increment(error))
+    if (std::error_code none; at->is_symlink(none) && fs::exists(at->path(), none))
+      check_inside(at->path().string(), root);
+}
+
 // Only what the folder lists is looked at: no name that a client sent becomes part of a path.
 std::string ModelFolder::path_of(const std::string& name) const {
   TD_CHECK(is_model_name(name), Value, "that is not the name of a model");
@@ -127,14 +139,14 @@ std::map<int64_t, std::string> ModelFolder::versions(const std::string& name) co
   std::map<int64_t, std::string> out;
   if (foreign_) {
     const ForeignModel model = foreign_->model(name, {});
-    for (const auto& [version, path] : model.versions) check_inside(path, model.folder);
+    for (const auto& [version, path] : model.versions) check_all_inside(path, model.folder);
     TD_CHECK(!model.versions.empty(), Format,
              "'{}' holds no model in folders 1, 2 ...: ONNX files and SavedModels are read", name);
     return model.versions;
   }
   const std::string path = path_of(name);
   if (const std::string found = model_at(path); !found.empty()) {
-    check_inside(found);
+    check_all_inside(found);
     out[1] = found;
     return out;
   }
@@ -143,7 +155,7 @@ std::map<int64_t, std::string> ModelFolder::versions(const std::string& name) co
     if (version == 0) continue;
     const std::string found = model_at(path + "/" + entry);
     if (found.empty()) continue;
-    check_inside(found);
+    check_all_inside(found);
     out[version] = found;
   }
   TD_CHECK(!out.empty(), Format,

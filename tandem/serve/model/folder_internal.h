@@ -53,6 +53,8 @@ class ModelFolder {
  private:
   void check_inside(const std::string& path) const { check_inside(path, root_); }
   void check_inside(const std::string& path, const std::string& root) const;
+  void check_all_inside(const std::string& path) const { check_all_inside(path, root_); }
+  void check_all_inside(const std::string& path, const std::string& root) const;
   std::string root_, own_name_;  ///< own_name_: the root is a model itself
   bool links_;
   std::unique_ptr<ForeignLayout> foreign_;

@@ -115,13 +115,15 @@ class TritonModel {
     shapes_.emplace_back(name, sizes);
   }
 
-  // Of KIND_GPU "count" are on each of "gpus", on the first one where none are named.
+  // Of KIND_GPU "count" are on each of "gpus", on the first one where none are named. Several
+  // groups add up.
   void instances(const io::TextMessage& m) {
     const io::TextField* on_gpus = nullptr;
+    int64_t count = 1;
     std::vector<int64_t> gpus;
     for (const io::TextField& f : m.fields) {
       if (f.name == "count") {
-        out_.settings.instances = notes_.whole(f, 1, 64);
+        count = notes_.whole(f, 1, 64);
       } else if (f.name == "kind") {
         if (f.text == "KIND_GPU") on_gpus = &f;
       } else if (f.name == "gpus") {
@@ -130,12 +132,23 @@ class TritonModel {
         notes_.unused(f);
       }
     }
-    if (!on_gpus) return;
-    if (is_host(device_named("auto")))
-      return notes_.unused(*on_gpus, "no CUDA device is there: the model is served on the CPU");
-    if (gpus.empty()) gpus.push_back(0);
-    for (const int64_t gpu : gpus) out_.settings.devices.push_back(fmt::format("cuda:{}", gpu));
-    out_.settings.instances *= static_cast<int64_t>(gpus.size());
+    if (on_gpus && is_host(device_named("auto"))) {
+      notes_.unused(*on_gpus, "no CUDA device is there: the model is served on the CPU");
+      on_gpus = nullptr;
+    }
+    std::vector<std::string> devices;
+    if (on_gpus && gpus.empty()) gpus.push_back(0);
+    for (const int64_t gpu : gpus)
+      if (on_gpus) devices.push_back(fmt::format("cuda:{}", gpu));
+    if (!on_gpus) devices.emplace_back("cpu");
+    count *= static_cast<int64_t>(devices.size());
+    out_.settings.instances =
+        std::min<int64_t>((groups_++ ? out_.settings.instances : 0) + count, 64);
+    for (std::string& device : devices)
+      if (std::find(devices_.begin(), devices_.end(), device) == devices_.end())
+        devices_.push_back(std::move(device));
+    // On the processor alone is what a model without devices is.
+    if (devices_ != std::vector<std::string>{"cpu"}) out_.settings.devices = devices_;
   }
 
   void dynamic_batching(const io::TextMessage& m) {
@@ -297,6 +310,8 @@ class TritonModel {
   ForeignModel& out_;
   FieldNotes notes_;
   bool batched_ = false, ensemble_ = false;
+  int groups_ = 0;                     ///< of instances
+  std::vector<std::string> devices_;   ///< of theirs
   std::vector<std::string> answered_;  ///< names of outputs
   std::vector<std::pair<std::string, std::string>> shapes_;
   size_t count_ = 0;  ///< values of controls: false and true in turn

@@ -159,6 +159,11 @@ std::vector<IndexEntry> Repository::index() const {
   return out;
 }
 
+bool Repository::knows(const std::string& name) const {
+  const std::lock_guard hold(state_->lock);
+  return state_->models.count(name) || state_->unloaded.count(name) || state_->failures.count(name);
+}
+
 bool Repository::ready() const {
   const std::lock_guard hold(state_->lock);
   for (const auto& [name, failure] : state_->failures)

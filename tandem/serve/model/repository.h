@@ -84,6 +84,8 @@ class TD_API Repository {
   std::vector<ModelVersionPtr> versions(std::string_view name) const;
   std::vector<ModelVersionPtr> all() const;
   std::vector<IndexEntry> index() const;
+  /// Does index() have an entry of this name?
+  bool knows(const std::string& name) const;
   /// Has every model of the folder been loaded?
   bool ready() const;
   /// Waits for the warm-up of load_all().

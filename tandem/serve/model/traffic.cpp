@@ -14,7 +14,8 @@
 namespace tandem::serve {
 namespace {
 
-// Answers so far: those of the scheduler, and texts.
+// Answers so far: those of the scheduler, and texts. What waited too long, or found no room to
+// wait, failed as well.
 struct Answered {
   uint64_t ok = 0, failed = 0;
   double p99 = 0;
@@ -24,11 +25,11 @@ struct Answered {
 };
 Answered answered_of(const ModelVersion& v) {
   const JobCounts& c = v.scheduler->counts();
-  Answered out{c.ok, c.failed, c.total.quantile(0.99)};
+  Answered out{c.ok, c.failed + c.expired + c.rejected + c.displaced, c.total.quantile(0.99)};
   if (v.text) {
     const TextCounts& t = v.text->engine.counts();
     out.ok += t.ok;
-    out.failed += t.failed;
+    out.failed += t.failed + t.rejected + t.displaced;
     if (t.first_token.count() > c.total.count()) out.p99 = t.first_token.quantile(0.99);
   }
   return out;

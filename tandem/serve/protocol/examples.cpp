@@ -98,13 +98,8 @@ Example read_example(JsonCursor& json) {
   return out;
 }
 
-struct ExamplesBody {
-  std::vector<Example> examples;
-  Example context;
-};
-
-ExamplesBody read_examples(std::string_view text) {
-  ExamplesBody out;
+Examples read_examples(std::string_view text) {
+  Examples out;
   bool given = false;
   JsonKeys keys;
   JsonCursor json(text, "the body");
@@ -120,8 +115,8 @@ ExamplesBody read_examples(std::string_view text) {
       json.open('[');
       while (json.next_item()) {
         if (json.peek() != '{') refuse(400, "an example is not an object with features");
-        out.examples.push_back(read_example(json));
-        if (out.examples.size() > kMostExamples) refuse(400, "there are too many examples");
+        out.rows.push_back(read_example(json));
+        if (out.rows.size() > kMostExamples) refuse(400, "there are too many examples");
       }
     } else {
       json.skip(true);
@@ -129,8 +124,6 @@ ExamplesBody read_examples(std::string_view text) {
   }
   json.finish();
   if (!given) refuse(400, "the body has no 'examples'");
-  // What an example has itself counts.
-  for (Example& e : out.examples) e.insert(out.context.begin(), out.context.end());
   return out;
 }
 
@@ -176,26 +169,38 @@ void check_float(const Tensor& y) {
 
 }  // namespace
 
-std::vector<Tensor> tensors_of_examples(const std::vector<Example>& examples,
-                                        const std::vector<ModelPort>& ports) {
-  if (examples.empty()) refuse(400, "Input is empty.");
+std::vector<Tensor> tensors_of_examples(const Examples& examples,
+                                        const std::vector<ModelPort>& ports, size_t most) {
+  if (examples.rows.empty()) refuse(400, "Input is empty.");
   std::vector<Tensor> out;
+  size_t left = most;
   for (const ModelPort& port : ports) {
     if (port.shape.empty() || port.shape[0] >= 0)
       refuse(400, "input '{}' of shape {} has no rows, and examples are rows", port.name,
              tf_shape(port.shape));
+    const auto shared = examples.context.find(port.name);
+    Tensor of_context;  // made once for all rows
     std::vector<Tensor> rows;
-    for (size_t i = 0; i < examples.size(); ++i) {
+    for (size_t i = 0; i < examples.rows.size(); ++i) {
       const FeatureAt at{port, i};
-      const auto found = examples[i].find(port.name);
-      if (found == examples[i].end())
+      const Example& own = examples.rows[i];
+      if (const auto found = own.find(port.name); found != own.end()) {
+        rows.push_back(row_of(values_of_feature(found->second, at), at));
+      } else if (shared != examples.context.end()) {
+        if (!of_context.defined()) of_context = row_of(values_of_feature(shared->second, at), at);
+        rows.push_back(of_context);
+      } else {
         refuse(400,
                "Name: <unknown>, Feature: {} (data type: {}) is required but could not be found.",
                port.name, tf_word(port.dtype));
-      rows.push_back(row_of(values_of_feature(found->second, at), at));
+      }
       if (rows.back().shape() != rows[0].shape())
         at.fail(fmt::format("Number of values != expected.  Values size: {} but output shape: {}",
                             rows.back().numel(), tf_shape(rows[0])));
+      const size_t bytes = static_cast<size_t>(rows.back().numel()) * size_of(port.dtype);
+      if (bytes > left)
+        refuse(400, "the examples ask for inputs of more than {} bytes in all", most);
+      left -= bytes;
     }
     out.push_back(rows.size() == 1 ? rows[0] : cat(rows, 0));
   }
@@ -251,9 +256,10 @@ Tensor values_of(const ModelVersion& v, const std::vector<Tensor>& outputs, int6
 }
 
 void classify_tensorflow(Call& call, const ModelVersionPtr& v, bool regress) {
-  const ExamplesBody body = read_examples(call.request().body);
-  const auto n = static_cast<int64_t>(body.examples.size());
-  infer(call, v, tensors_of_examples(body.examples, v->model->inputs()), {},
+  const Examples examples = read_examples(call.request().body);
+  const auto n = static_cast<int64_t>(examples.rows.size());
+  const size_t most = call.server.options.http.limits.body_bytes;
+  infer(call, v, tensors_of_examples(examples, v->model->inputs(), most), {},
         [v = v.get(), n, regress](const JobResult& r) {
           return HttpResponse{.body = regress ? values_text(values_of(*v, r.outputs, n))
                                               : classes_text(classes_of(*v, r.outputs, n))};

@@ -23,12 +23,19 @@ struct Feature {
 };
 using Example = std::map<std::string, Feature, std::less<>>;
 
+/// What a request asks about: its examples, and the features that all of them have which have none
+/// of that name themselves.
+struct Examples {
+  std::vector<Example> rows;
+  Example context;
+};
 constexpr size_t kMostExamples = 65536;
 
-/// The model's inputs, one row for each example; features that are no inputs are passed over.
-/// Throws Refusal worded as TensorFlow's parser of examples does.
-std::vector<Tensor> tensors_of_examples(const std::vector<Example>& examples,
-                                        const std::vector<ModelPort>& ports);
+/// The model's inputs, one row for each example; features that are no inputs are passed over. All
+/// inputs together have at most `most` bytes. Throws Refusal worded as TensorFlow's parser of
+/// examples does.
+std::vector<Tensor> tensors_of_examples(const Examples& examples,
+                                        const std::vector<ModelPort>& ports, size_t most);
 
 /// Classes in the model's order.
 struct ClassScores {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 #include <random>
 
 #include "tandem/serve/model/priority_internal.h"
+#include "tandem/serve/part_feeder.h"
 #include "tandem/serve/protocol/openai_internal.h"
 
 namespace tandem::serve {
@@ -31,9 +33,11 @@ struct Probabilities {
 };
 
 struct Choice {
-  Choice(TextStream s, std::string begin) : stream(std::move(s)), text(std::move(begin)) {}
+  Choice(TextStream s, std::string begin)
+      : stream(std::move(s)), text(std::move(begin)), echoed(utf8_characters(text)) {}
   TextStream stream;
   std::string text;  ///< all of it; of a stream, what has been sent
+  size_t echoed;     ///< characters of the prompt that it begins with
   Probabilities probabilities = {};
   std::string reason = "";
   std::optional<ToolReader> reader = {};
@@ -69,27 +73,32 @@ class Answer : public std::enable_shared_from_this<Answer> {
     left_ = choices_.size();
     if (const auto& access = call_.exchange->access)
       access->names(version_->name, version_->version);
-    const int64_t priority = priority_of(version_->settings, request_.priority);
-    for (size_t i = 0; i < choices_.size(); ++i) {
-      TextRequest t;
-      t.prompt = prompts[i / static_cast<size_t>(request_.n)];
-      t.options = request_.options;
-      t.options.seed += i % static_cast<size_t>(request_.n);
-      t.top = request_.top;
-      t.adapter = request_.adapter;
-      t.constraint = request_.constraint;
-      t.timeout = version_->settings.timeout_ms / 1000;
-      t.priority = priority;
-      t.gone = [self = shared_from_this()] { return self->unwanted(); };
-      t.token = [self = shared_from_this(), i](const TextToken& token) {
-        return self->take(i, token);
-      };
-      t.done = [self = shared_from_this(), i](const TextEnd& end) { self->finish(i, end); };
-      model().engine.submit(std::move(t));
-    }
+    feeder_.emplace(choices_.size(), parts_at_once(static_cast<size_t>(version_->settings.queue)),
+                    [this](size_t i) { write(i); });
+    feeder_->begin();
   }
 
  private:
+  void write(size_t i) {
+    TextRequest t;
+    t.prompt = request_.prompts[i / static_cast<size_t>(request_.n)];
+    t.options = request_.options;
+    t.options.seed += i % static_cast<size_t>(request_.n);
+    t.top = request_.top;
+    t.adapter = request_.adapter;
+    t.constraint = request_.constraint;
+    t.timeout = version_->settings.timeout_ms / 1000;
+    t.priority = priority_of(version_->settings, request_.priority);
+    t.gone = [self = shared_from_this()] { return self->unwanted(); };
+    t.token = [self = shared_from_this(), i](const TextToken& token) {
+      return self->take(i, token);
+    };
+    t.done = [self = shared_from_this(), i](const TextEnd& end) {
+      self->finish(i, end);
+      self->feeder_->ended();
+    };
+    model().engine.submit(std::move(t));
+  }
   TextModel& model() { return *version_->text; }
 
   bool unwanted() {
@@ -129,6 +138,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   void fail(const TextEnd& end) {
     failed_ = true;
+    feeder_->stop();
     const HttpResponse r = openai_error(end.status, end.error);
     if (!begun_) return call_.answer(r);
     call_.exchange->answer({.body = "data: " + r.body + "\n\n"});
@@ -175,7 +185,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
                                        : io::quote_json(text(token.id)));
     out.tops.push_back(top);
     out.values.push_back(finite(token.log_probability));
-    out.offsets.push_back(c.text.size());
+    out.offsets.push_back(c.echoed + c.stream.characters());
   }
 
   // Those of a choice as JSON; they are written once.
@@ -284,6 +294,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::mutex lock_;
   std::vector<Choice> choices_;
   size_t left_ = 0;
+  std::optional<PartFeeder> feeder_;
   bool failed_ = false, begun_ = false;
   int64_t prompt_ = 0, shared_ = 0, fresh_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "tandem/base/base64.h"
 #include "tandem/base/error.h"
 #include "tandem/ops/ops.h"
+#include "tandem/serve/part_feeder.h"
 #include "tandem/serve/protocol/openai_fields_internal.h"
 #include "tandem/serve/protocol/openai_internal.h"
 
@@ -78,19 +79,31 @@ EmbeddingRequest read_embedding(const io::Json& body, const TextEncoder& model) 
 class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
  public:
   EmbeddingAnswer(const Call& call, ModelVersionPtr v, EmbeddingRequest r)
-      : call_(call), version_(std::move(v)), request_(std::move(r)) {
+      : call_(call),
+        version_(std::move(v)),
+        request_(std::move(r)),
+        feeder_(request_.texts.size(), parts_at_once(static_cast<size_t>(version_->settings.queue)),
+                [this](size_t i) { run(i); }) {
     vectors_.resize(request_.texts.size());
     left_ = request_.texts.size();
   }
 
-  void start() {
-    for (size_t i = 0; i < request_.texts.size(); ++i)
-      run_inputs(call_.exchange, version_, version_->encoder->inputs(request_.texts[i]),
-                 {.priority = request_.priority},
-                 [self = shared_from_this(), i](const JobResult& r) { self->take(i, r); });
-  }
+  void start() { feeder_.begin(); }
 
  private:
+  void run(size_t i) {
+    const auto ended = [self = shared_from_this(), i](const JobResult& r) {
+      self->take(i, r);
+      self->feeder_.ended();
+    };
+    try {
+      run_inputs(call_.exchange, version_, version_->encoder->inputs(request_.texts[i]),
+                 {.priority = request_.priority}, ended);
+    } catch (...) {
+      const Refusal refusal = refusal_of(std::current_exception());
+      ended({.status = refusal.status, .error = refusal.text});
+    }
+  }
   void take(size_t i, const JobResult& r) {
     const std::lock_guard hold(lock_);
     --left_;
@@ -106,6 +119,7 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
   }
   void fail(int status, const std::string& text) {
     failed_ = true;
+    feeder_.stop();
     call_.answer(openai_error(status, text));
   }
 
@@ -134,6 +148,7 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
   Call call_;
   ModelVersionPtr version_;
   EmbeddingRequest request_;
+  PartFeeder feeder_;
   std::mutex lock_;
   std::vector<std::vector<float>> vectors_;
   size_t left_ = 0;

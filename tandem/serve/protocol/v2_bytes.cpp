@@ -10,6 +10,7 @@
 #include "tandem/io/json.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/recipe.h"
+#include "tandem/serve/part_feeder.h"
 #include "tandem/serve/protocol/v2_internal.h"
 
 namespace tandem::serve {
@@ -125,16 +126,38 @@ std::vector<Tensor> inputs_of(const RowGroup& group) {
   return out;
 }
 
-/// The results of several groups; the last of them puts the rows in their order again.
-class GroupedRun {
+/// Several groups, each run by itself; the last result puts the rows in their order again.
+class GroupedRun : public std::enable_shared_from_this<GroupedRun> {
  public:
-  GroupedRun(ModelVersionPtr v, std::vector<std::vector<size_t>> rows,
+  using Run =
+      std::function<void(const std::vector<Tensor>& inputs, std::function<void(JobResult)>)>;
+  GroupedRun(ModelVersionPtr v, std::vector<RowGroup> groups, Run run,
              std::function<void(JobResult)> done)
       : version_(std::move(v)),
-        rows_(std::move(rows)),
-        results_(rows_.size()),
-        left_(rows_.size()),
-        done_(std::move(done)) {}
+        groups_(std::move(groups)),
+        run_(std::move(run)),
+        results_(groups_.size()),
+        left_(groups_.size()),
+        done_(std::move(done)),
+        feeder_(groups_.size(), parts_at_once(static_cast<size_t>(version_->settings.queue)),
+                [this](size_t g) { start_group(g); }) {}
+
+  void start() { feeder_.begin(); }
+
+ private:
+  void start_group(size_t g) {
+    const auto ended = [self = shared_from_this(), g](JobResult r) {
+      self->take(g, std::move(r));
+      self->feeder_.ended();
+    };
+    try {
+      run_(inputs_of(groups_[g]), ended);
+    } catch (...) {
+      // Others may run already: each has to be counted.
+      const Refusal refusal = refusal_of(std::current_exception());
+      ended({.status = refusal.status, .error = refusal.text});
+    }
+  }
 
   void take(size_t group, JobResult r) {
     {
@@ -154,7 +177,6 @@ class GroupedRun {
     done_(std::move(all));
   }
 
- private:
   JobResult whole() const {
     JobResult out;
     for (const JobResult& r : results_) {
@@ -170,13 +192,14 @@ class GroupedRun {
   Tensor rows_together(size_t output) const {
     const std::string& name = version_->model->outputs()[output].name;
     std::vector<Tensor> rows;
-    for (size_t g = 0; g < rows_.size(); ++g) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const std::vector<size_t>& places = groups_[g].rows;
       const Tensor& y = results_[g].outputs.at(output);
-      if (y.dim() == 0 || y.size(0) != static_cast<int64_t>(rows_[g].size()))
+      if (y.dim() == 0 || y.size(0) != static_cast<int64_t>(places.size()))
         refuse(400, "output '{}' has no row for each element; send them one by one", name);
-      for (size_t i = 0; i < rows_[g].size(); ++i) {
-        rows.resize(std::max(rows.size(), rows_[g][i] + 1));
-        rows[rows_[g][i]] = y.narrow(0, static_cast<int64_t>(i), 1);
+      for (size_t i = 0; i < places.size(); ++i) {
+        rows.resize(std::max(rows.size(), places[i] + 1));
+        rows[places[i]] = y.narrow(0, static_cast<int64_t>(i), 1);
       }
     }
     for (const Tensor& row : rows)
@@ -187,11 +210,13 @@ class GroupedRun {
   }
 
   ModelVersionPtr version_;
-  std::vector<std::vector<size_t>> rows_;
+  std::vector<RowGroup> groups_;
+  Run run_;
   std::vector<JobResult> results_;
   size_t left_;
   std::function<void(JobResult)> done_;
   std::mutex lock_;
+  PartFeeder feeder_;
 };
 
 // The BYTES of a request, as binary data in `room` unless they came so.
@@ -214,22 +239,14 @@ void run_bytes(const HttpExchangePtr& exchange, const SharedMemory& shared,
                std::function<void(JobResult)> done) {
   const std::string name = one_line(in.name, 64);
   std::string room;
-  const std::vector<RowGroup> groups = grouped_rows(*v, bytes_elements(in, shared, room), name);
+  std::vector<RowGroup> groups = grouped_rows(*v, bytes_elements(in, shared, room), name);
   if (groups.size() == 1)
     return run_inputs(exchange, v, inputs_of(groups[0]), terms, std::move(done));
-  std::vector<std::vector<size_t>> rows;
-  for (const RowGroup& g : groups) rows.push_back(g.rows);
-  const auto run = std::make_shared<GroupedRun>(v, std::move(rows), std::move(done));
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const auto take = [run, g](JobResult r) { run->take(g, std::move(r)); };
-    try {
-      run_inputs(exchange, v, inputs_of(groups[g]), terms, take);
-    } catch (...) {
-      // Others may run already: each has to be counted.
-      const Refusal refusal = refusal_of(std::current_exception());
-      take({.status = refusal.status, .error = refusal.text});
-    }
-  }
+  const auto run_group = [exchange, v, terms](const std::vector<Tensor>& inputs,
+                                              std::function<void(JobResult)> ended) {
+    run_inputs(exchange, v, inputs, terms, std::move(ended));
+  };
+  std::make_shared<GroupedRun>(v, std::move(groups), run_group, std::move(done))->start();
 }
 
 const AskedInput* bytes_of_request(const Asked& asked) {

@@ -40,6 +40,12 @@ std::string TextStream::fresh_text(bool whole) {
   return now.substr(before.size());
 }
 
+void TextStream::read(bool whole) {
+  const std::string fresh = fresh_text(whole);
+  characters_ += utf8_characters(fresh);
+  held_ += fresh;
+}
+
 std::string TextStream::certain(bool whole) {
   size_t first = std::string::npos;
   for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
@@ -57,13 +63,13 @@ std::string TextStream::certain(bool whole) {
 std::string TextStream::push(int64_t token) {
   if (stopped_) return "";
   ids_.push_back(token);
-  held_ += fresh_text(false);
+  read(false);
   return certain(false);
 }
 
 std::string TextStream::finish() {
   if (stopped_) return "";
-  held_ += fresh_text(true);
+  read(true);
   return certain(true);
 }
 

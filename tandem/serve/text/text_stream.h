@@ -11,6 +11,12 @@
 
 namespace tandem::serve {
 
+/// Characters of a text in UTF-8.
+inline size_t utf8_characters(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
 class TD_API TextStream {
  public:
   /// Continues `prompt`. One of `stops` ends the text and is not part of it.
@@ -22,15 +28,19 @@ class TD_API TextStream {
   std::string finish();
   /// A stop has come: what follows is not part of the text.
   bool stopped() const { return stopped_; }
+  /// Of all that was read so far, with what is held back.
+  size_t characters() const { return characters_; }
 
  private:
   std::string fresh_text(bool whole);
+  void read(bool whole);
   std::string certain(bool whole);
   text::Tokenizer tokenizer_;
   std::vector<std::string> stops_;
   std::vector<int64_t> ids_;
   size_t read_ = 0;  ///< ids before it have been given out
   size_t from_ = 0;  ///< what decides how the next one reads begins here
+  size_t characters_ = 0;
   std::string held_;
   bool stopped_ = false;
 };
