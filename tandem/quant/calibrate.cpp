@@ -61,9 +61,10 @@ struct Power {
 class MeanErrors : public QuantizedWalk {
  public:
   explicit MeanErrors(const Quantized& q) : QuantizedWalk(q), sums_(net_.layers().size()) {}
-  int64_t batches = 0;
+  int64_t samples = 0;  ///< so far
+  int64_t batch = 1;    ///< samples of this one
   Tensor mean(size_t index) const {
-    return sums_[index].defined() ? sums_[index] / static_cast<double>(batches) : Tensor();
+    return sums_[index].defined() ? sums_[index] / static_cast<double>(samples) : Tensor();
   }
 
  protected:
@@ -75,7 +76,8 @@ class MeanErrors : public QuantizedWalk {
     IntList others;
     for (int d = 0; d < lost.dim(); ++d)
       if (d != result_axis(l)) others.push_back(d);
-    const Tensor m = others.empty() ? lost : tandem::mean(lost, others);
+    const Tensor m =
+        (others.empty() ? lost : tandem::mean(lost, others)) * static_cast<double>(batch);
     sums_[index] = sums_[index].defined() ? sums_[index] + m : m;
     return y;
   }
@@ -270,8 +272,9 @@ void Calibrated::correct_biases(const Batches& batches) {
   const Quantized q = quantised();
   MeanErrors errors(q);
   batches([&](std::span<const Tensor> x) {
+    errors.batch = x[0].dim() > 0 ? x[0].size(0) : 1;
     errors.run(x);
-    ++errors.batches;
+    errors.samples += errors.batch;
   });
   for (size_t i = 0; i < net_.layers().size(); ++i) changes_[i].bias = errors.mean(i);
 }

@@ -2,6 +2,7 @@
 #include "tandem/quant/qat.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -45,6 +46,11 @@ bool guarded(Switches& s, const bool& which) {
   return which;
 }
 
+// The factor of LSQ's gradients of a step that so many numbers are divided by.
+double step_factor(int64_t numbers, int64_t most) {
+  return 1 / std::sqrt(static_cast<double>(std::max<int64_t>(numbers, 1) * most));
+}
+
 // A scale of nothing but zeros is 1.
 Tensor usable(const Tensor& scale) {
   return where(scale >= std::numeric_limits<float>::min(), scale, 1.0);
@@ -53,15 +59,17 @@ Tensor usable(const Tensor& scale) {
 /// A value that is rounded by the range that was observed of it.
 class RangeRounding : public nn::Wrapper {
  public:
-  RangeRounding(std::string name, Device device) : name_(std::move(name)) {
-    const auto zero = [&] { return Buffer(zeros(Shape(), DType::f32).to(device)); };
-    min_val = zero();
-    max_val = zero();
+  RangeRounding(std::string name, bool learns, Device device) : name_(std::move(name)) {
+    const auto zero = [&] { return zeros(Shape(), DType::f32).to(device); };
+    min_val = Buffer(zero());
+    max_val = Buffer(zero());
+    if (learns) log_step = Param(zero());
   }
   // Every walk over the net looks whether values were loaded or observed.
   void visit(nn::MemberVisitor& v) override {
     v.buffer(name_ + ".min_val", min_val);
     v.buffer(name_ + ".max_val", max_val);
+    if (log_step.defined()) v.param(name_ + ".log_step", log_step);
     if (is_tracing() || is_dry_run()) return;
     switches->seen = max_val.value().item<float>() > min_val.value().item<float>();
   }
@@ -73,6 +81,7 @@ class RangeRounding : public nn::Wrapper {
   }
 
   QatOptions options;
+  Param log_step;           ///< undefined: the step is not trained
   Buffer min_val, max_val;  ///< 0 is always between them; both 0: nothing was observed
   Ref<Switches> switches = make_ref<Switches>();
   Tensor fixed_scale, fixed_zero;  ///< once they are constant
@@ -84,9 +93,14 @@ class RangeRounding : public nn::Wrapper {
   }
   // In training x is observed first.
   Tensor rounded(const nn::Module& layer, const Tensor& x) {
-    const FakeQuantizeAttrs codes{.axis = 0, .low = 0, .high = kMostInput};
+    FakeQuantizeAttrs codes{.axis = 0, .low = 0, .high = kMostInput};
     if (fixed_scale.defined())
       return fake_quantize(x, known(fixed_scale), known(fixed_zero), codes);
+    if (log_step.defined() && layer.is_training()) {
+      int64_t of_sample = 1;
+      for (int d = 1; d < x.dim(); ++d) of_sample *= x.size(d);
+      codes.gradient_factor = step_factor(of_sample, kMostInput);
+    }
     if (layer.is_training() && guarded(*switches, switches->observing)) observe(x);
     const auto [scale, zero] = step();
     return fake_quantize(x, scale, zero, codes);
@@ -112,8 +126,9 @@ class RangeRounding : public nn::Wrapper {
   // Scale and zero point.
   std::pair<Tensor, Tensor> step() const {
     const Tensor min = min_val, max = max_val;
-    const Tensor scale = usable((max - min) / static_cast<double>(kMostInput));
-    return {scale, clamp(round(-min / scale), 0.0, static_cast<double>(kMostInput))};
+    Tensor scale = usable((max - min) / static_cast<double>(kMostInput));
+    if (log_step.defined()) scale = scale * exp(log_step.value());
+    return {scale, clamp(round(-min / scale.detach()), 0.0, static_cast<double>(kMostInput))};
   }
   std::string name_;
 };
@@ -121,7 +136,17 @@ class RangeRounding : public nn::Wrapper {
 /// The input and the weight of a layer.
 class LayerRounding : public RangeRounding {
  public:
-  explicit LayerRounding(Device device) : RangeRounding("input_fake_quant", device) {}
+  LayerRounding(const Tensor& weight, const QatOptions& o)
+      : RangeRounding("input_fake_quant", o.learn_steps, weight.device()) {
+    if (!o.learn_steps) return;
+    const Shape steps = o.per_channel ? Shape(weight.size(0)) : Shape();
+    weight_log_step = Param(zeros(steps, DType::f32).to(weight.device()));
+  }
+  void visit(nn::MemberVisitor& v) override {
+    RangeRounding::visit(v);
+    if (weight_log_step.defined()) v.param("weight_fake_quant.log_step", weight_log_step);
+  }
+  Param weight_log_step;  ///< undefined: the steps are not trained
   Tensor forward(nn::Module& layer, Tensor x, const Next& next) override {
     if (!is_on(layer)) return next(std::move(x));
     const Tensor in = rounded(layer, x);
@@ -149,16 +174,20 @@ class LayerRounding : public RangeRounding {
     const int64_t most = (int64_t{1} << (options.bits - 1)) - 1;
     IntList others;
     for (int d = options.per_channel ? 1 : 0; d < w.dim(); ++d) others.push_back(d);
-    const Tensor scale =
-        usable(amax(abs(w.detach().to(DType::f32)), others) / static_cast<double>(most));
-    return fake_quantize(w, scale, {}, {.axis = 0, .low = -most, .high = most});
+    Tensor scale = usable(amax(abs(w.detach().to(DType::f32)), others) / static_cast<double>(most));
+    FakeQuantizeAttrs codes{.axis = 0, .low = -most, .high = most};
+    if (weight_log_step.defined()) {
+      scale = scale * exp(weight_log_step.value());
+      codes.gradient_factor = step_factor(w.numel() / scale.numel(), most);
+    }
+    return fake_quantize(w, scale, {}, codes);
   }
 };
 
 /// The result of a module.
 class ResultRounding : public RangeRounding {
  public:
-  explicit ResultRounding(Device device) : RangeRounding("output_fake_quant", device) {}
+  ResultRounding(bool learns, Device device) : RangeRounding("output_fake_quant", learns, device) {}
   Tensor forward(nn::Module& layer, Tensor x, const Next& next) override {
     const Tensor y = next(std::move(x));
     return is_on(layer) ? rounded(layer, y) : y;
@@ -280,10 +309,12 @@ std::vector<std::string> prepare_qat(nn::Module& net, const QatOptions& options)
     added.wrap(m, w);
   };
   for (nn::Module* m : layers)
-    add(*m, std::make_shared<LayerRounding>(nn::detail::member_param(*m, "weight").device()));
+    add(*m,
+        std::make_shared<LayerRounding>(nn::detail::member_param(*m, "weight").value(), options));
   for (nn::Module* m : norms) add(*m, std::make_shared<NormFreezing>());
   // Around what is there: a norm's results as they leave it.
-  for (nn::Module* m : rounded) add(*m, std::make_shared<ResultRounding>(device));
+  for (nn::Module* m : rounded)
+    add(*m, std::make_shared<ResultRounding>(options.learn_steps, device));
   added.keep();
   return names;
 }

@@ -24,6 +24,7 @@ struct QatOptions {
   bool per_channel = true;
   Observer observer = Observer::moving_average;
   double averaging_constant = 0.01;
+  bool learn_steps = false;
   int64_t start = 0;
   int64_t freeze_observers = -1;
   int64_t freeze_batch_norms = -1;
@@ -40,6 +41,9 @@ struct QatOptions {
               "of all batches"});
     v("averaging_constant", averaging_constant,
       {.doc = "share of a batch in the moving average", .above = 0, .at_most = 1});
+    v("learn_steps", learn_steps,
+      {.doc =
+           "steps are trained with the weights, from what the ranges say on, by LSQ's derivative"});
     v("start", start,
       {.doc = "updates before the net is rounded and observed", .at_least = 0, .resumable = true});
     v("freeze_observers", freeze_observers,
@@ -63,14 +67,19 @@ struct QatOptions {
 /// training mode alone and are buffers, "conv1.input_fake_quant.min_val" and ".max_val" [];
 /// names of parameters stay. The results of modules that options.round_outputs names are rounded in
 /// the same way ("bn2.output_fake_quant.min_val"): operands of residual sums, which no layer reads,
-/// get learned steps so. In evaluation mode a layer rounds once it has observed a range. With a
-/// scale for each output, a batch norm that follows needs no folding in training: its factor scales
-/// weight and step alike.
-/// Network (network.h) finds the steps that such a net has learned: Calibrated(...).quantised() is
-/// its conversion to integers, and takes no data where every rounded value was observed.
-/// Returns the layers' names. Throws Value where there are none, for a pattern that matches none,
-/// for layers with a LoRA update and for a net that is prepared already; Unsupported where the
-/// results of a module that does not take one tensor are to be rounded.
+/// get learned steps so. With options.learn_steps each step is multiplied by exp(p), where p is a
+/// parameter that begins as 0, "conv1.input_fake_quant.log_step" [] and
+/// "conv1.weight_fake_quant.log_step" [outputs] or []: an optimizer made after this call trains
+/// them, best one whose steps do not follow the size of gradients, as Adam's do not (Esser et al.,
+/// Learned Step Size Quantization, https://arxiv.org/abs/1902.08153; the logarithm as in Jain et
+/// al., https://arxiv.org/abs/1903.08066). In evaluation mode a layer rounds once it has observed a
+/// range. With a scale for each output, a batch norm that follows needs no folding in training: its
+/// factor scales weight and step alike. Network (network.h) finds the steps that such a net has
+/// learned: Calibrated(...).quantised() is its conversion to integers, and takes no data where
+/// every rounded value was observed. Returns the layers' names. Throws Value where there are none,
+/// for a pattern that matches none, for layers with a LoRA update and for a net that is prepared
+/// already; Unsupported where the results of a module that does not take one tensor are to be
+/// rounded.
 TD_API std::vector<std::string> prepare_qat(nn::Module& net, const QatOptions& options = {});
 /// Whether a layer of it is prepared.
 TD_API bool is_prepared(nn::Module& net);

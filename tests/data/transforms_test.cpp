@@ -463,6 +463,8 @@ TEST(Transforms, OfEvaluationCanBeTraced) {
       {"smaller", Resize({12, 17}), u8, 1},
       {"larger, cubic", Resize({40, 50}, {.interpolation = Interpolation::bicubic}), u8, 1},
       {"smaller f32", Resize({13, 9}), f32, 1e-5},
+      {"nearest", Resize({13, 40}, {.interpolation = Interpolation::nearest}), u8},
+      {"nearest exact", Resize({40, 9}, {.interpolation = Interpolation::nearest_exact}), f32},
   };
   for (const auto& c : kCases) {
     const Tensor want = c.transform(c.image);

@@ -177,6 +177,22 @@ TEST(QuantNetwork, EachChannelItsScaleAndItsMean) {
   EXPECT_GT(error(false, true), error(false, false));
 }
 
+// Corrections are means over samples, however these come in batches.
+TEST(QuantNetwork, ASmallBatchCountsByItsSamples) {
+  const Made m;
+  const Tensor& all = m.batches[0];
+  const auto corrected = [&](const std::vector<Tensor>& batches) {
+    Network net = m.network();
+    QuantizeOptions options;
+    options.method = Method::min_max;
+    options.correct_bias = true;
+    return Calibrated(net, batches_of(batches), options).quantised()({&all, 1})[0];
+  };
+  const Tensor whole = corrected({all});
+  EXPECT_LT(apart(corrected({all.narrow(0, 0, 7), all.narrow(0, 7, 1)}), whole), 1e-5);
+  EXPECT_GT(apart(corrected({all.narrow(0, 0, 7)}), whole), 1e-5);
+}
+
 TEST(QuantNetwork, SaysWhatItWants) {
   const Made m;
   Network net = m.network();

@@ -179,6 +179,41 @@ TEST(Qat, ConversionHasTheCodesOfTraining) {
   }
 }
 
+// Steps that are trained: they move, eagerly and compiled with the same bits, and the codes are
+// those of the learned steps.
+TEST(Qat, StepsAreLearned) {
+  const QatOptions options{.bits = 3, .learn_steps = true, .freeze_observers = 2};
+  QatNet eager = made(options), planned = made(options), fixed = made({.bits = 3});
+  train(eager, 0, 12);
+  train(planned, 0, 12, true);
+  const StateDict learned = eager.state_dict(), same = planned.state_dict();
+  for (const char* name : {"a.input_fake_quant.log_step", "b.input_fake_quant.log_step",
+                           "a.weight_fake_quant.log_step", "head.weight_fake_quant.log_step"}) {
+    ASSERT_TRUE(learned.find(name)) << name;
+    EXPECT_GT(amax(abs(*learned.find(name))).item<float>(), 0) << name;
+    EXPECT_EQ(numbers(*learned.find(name)), numbers(*same.find(name))) << name;
+  }
+  EXPECT_EQ(learned.find("a.weight_fake_quant.log_step")->numel(), 6);
+  EXPECT_FALSE(fixed.state_dict().find("a.weight_fake_quant.log_step"));
+  eager.eval();
+  const Forward f = [&](std::span<const Tensor> x) {
+    return std::vector<Tensor>{eager.forward(x[0])};
+  };
+  Network network(f, std::vector<Spec>{Spec(DType::f32, Shape(Dim::symbol("batch"), 2, 8, 8))});
+  EXPECT_EQ(network.learned().size(), 3u);
+  const Batches none = [](const std::function<void(std::span<const Tensor>)>&) {};
+  const Calibrated c(network, none, {});
+  const Quantized q = c.quantised();
+  const NoGradGuard no_grad;
+  const Tensor x = batch(0), want = eager.forward(x), got = q({&x, 1})[0];
+  EXPECT_GT(sqnr({&want, 1}, {&got, 1}), 35);
+  for (size_t i = 0; i < 3; ++i) {  // weights are what training rounded them to
+    const Layer& l = network.layers()[i];
+    const Tensor w = weight_of(q.codes(i), l);
+    EXPECT_GT(sqnr({&l.weight, 1}, {&w, 1}), 100) << l.name;
+  }
+}
+
 // A sum of two values, one of which no layer reads: its range is not observed in training.
 struct QatBlock : nn::Module {
   nn::Conv2d a{2, 4, 3, nn::ConvOptions{.padding = 1}}, b{4, 4, 3, nn::ConvOptions{.padding = 1}};

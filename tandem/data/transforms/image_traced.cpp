@@ -41,15 +41,18 @@ Tensor traced_normalize(const Tensor& image, const std::vector<double>& mean,
 }
 
 Tensor traced_resize(const Tensor& image, int64_t height, int64_t width, ResizeArgs args) {
-  const bool cubic = args.interpolation == Interpolation::bicubic;
-  TD_CHECK(cubic || args.interpolation == Interpolation::bilinear, Unsupported,
-           "resize: a trace takes bilinear and bicubic interpolation alone");
+  using I = Interpolation;
+  const I how = args.interpolation;
+  const bool weighted = how == I::bilinear || how == I::bicubic;
   const bool levels = image.dtype() == DType::u8;
   // Levels are rounded between the passes along rows and columns, too.
   const auto pass = [&](const Tensor& x, int64_t h, int64_t w) {
     if (x.size(2) == h && x.size(3) == w) return x;
+    if (!weighted)
+      return interpolate(x,
+                         {.size = {h, w}, .mode = how == I::nearest ? "nearest" : "nearest-exact"});
     const Tensor y = interpolate(x, {.size = {h, w},
-                                     .mode = cubic ? "bicubic" : "bilinear",
+                                     .mode = how == I::bicubic ? "bicubic" : "bilinear",
                                      .align_corners = false,
                                      .antialias = args.antialias});
     return levels ? clamp(round(y), 0.0, 255.0) : y;
