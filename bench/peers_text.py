@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A peer of bench/compare_text: writes texts with random weights, as many at a time as a line of its input says.
 
-usage: peers_text.py llama.cpp|transformers CONFIG.json f32|bf16 TOKENS THREADS
+usage: peers_text.py llama.cpp|transformers|openvino-genai|onnxruntime-genai CONFIG.json f32|bf16 TOKENS THREADS
 Answers each line with the tokens per second of all texts, 16 tokens of prompt not counted as written but read in that time.
 The first line says which version it is. Exit code 77: the packages are not installed.
 """
 import ctypes
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -143,6 +144,86 @@ def transformers_writer(c, dtype, tokens, threads):
     return f"transformers {transformers.__version__}, torch {torch.__version__}", write
 
 
+def save_folder(c, folder):
+    """The model as transformers keeps it, f32, with a tokenizer, without which exporters do nothing."""
+    import tokenizers
+    import torch
+    import transformers
+    kind = dict(c)
+    config = transformers.AutoConfig.for_model(kind.pop("model_type"), **kind)
+    torch.manual_seed(0)
+    transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+    words = tokenizers.Tokenizer(tokenizers.models.BPE({f"w{i}": i for i in range(config.vocab_size)}, [], unk_token="w0"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="w1", pad_token="w0").save_pretrained(folder)
+    return config.vocab_size
+
+
+def openvino_writer(c, dtype, tokens, threads):
+    import numpy as np
+    import openvino
+    import openvino_genai
+    from optimum.intel import OVModelForCausalLM
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as work:
+        vocabulary = save_folder(c, os.path.join(work, "hf"))
+        OVModelForCausalLM.from_pretrained(os.path.join(work, "hf"), export=True, compile=False, load_in_8bit=False
+                                           ).save_pretrained(os.path.join(work, "ov"))
+        import transformers
+        from openvino_tokenizers import convert_tokenizer
+        there, back = convert_tokenizer(transformers.AutoTokenizer.from_pretrained(os.path.join(work, "hf")), with_detokenizer=True)
+        openvino.save_model(there, os.path.join(work, "ov", "openvino_tokenizer.xml"))
+        openvino.save_model(back, os.path.join(work, "ov", "openvino_detokenizer.xml"))
+        settings = {"INFERENCE_PRECISION_HINT": dtype, "INFERENCE_NUM_THREADS": threads, "ATTENTION_BACKEND": "SDPA"}
+        model = openvino_genai.LLMPipeline(os.path.join(work, "ov"), "CPU", **settings)
+    how = openvino_genai.GenerationConfig(max_new_tokens=tokens, min_new_tokens=tokens, ignore_eos=True, do_sample=False)
+
+    def write(texts, turn):
+        ids = np.array([prompt_of(i + 100 * turn, vocabulary) for i in range(texts)], "i8")
+        given = openvino_genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(np.ones_like(ids)))
+        start = time.perf_counter()
+        out = model.generate(given, how)
+        seconds = time.perf_counter() - start
+        assert [len(t) for t in out.tokens] == [tokens] * texts, "a text has another length"
+        return texts * tokens / seconds
+
+    return "openvino-genai " + openvino_genai.__version__, write
+
+
+def onnxruntime_writer(c, dtype, tokens, threads):
+    import numpy as np
+    import onnxruntime_genai as og
+    if dtype != "f32" or c["model_type"] == "gpt2":  # its kernels for processors, and what its builder knows
+        raise ImportError("", name=f"{c['model_type']} in {dtype} for onnxruntime-genai")
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as work:
+        folder, cache = (os.path.join(work, d) for d in ("hf", "cache"))
+        vocabulary = save_folder(c, folder)
+        subprocess.run([sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", folder, "-o", os.path.join(work, "out"),
+                        "-p", "fp32", "-e", "cpu", "-c", cache], check=True, stdout=subprocess.DEVNULL)
+        path = os.path.join(work, "out", "genai_config.json")
+        with open(path, encoding="utf-8") as f:
+            settings = json.load(f)
+        settings["model"]["decoder"]["session_options"]["intra_op_num_threads"] = threads
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(settings, f)
+        model = og.Model(os.path.join(work, "out"))
+
+    def write(texts, turn):
+        p = og.GeneratorParams(model)
+        p.set_search_options(do_sample=False, batch_size=texts, min_length=PROMPT + tokens, max_length=PROMPT + tokens)
+        ids = np.array([prompt_of(i + 100 * turn, vocabulary) for i in range(texts)], "i4")
+        start = time.perf_counter()
+        g = og.Generator(model, p)
+        g.append_tokens(ids)
+        count = 0
+        while not g.is_done():
+            g.generate_next_token()
+            count += 1
+        seconds = time.perf_counter() - start
+        assert count == tokens, f"{count} tokens"
+        return texts * tokens / seconds
+
+    return "onnxruntime-genai " + og.__version__, write
+
+
 @ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 def quiet(level, text, data):
     pass
@@ -152,7 +233,8 @@ def main():
     peer, config, dtype, tokens, threads = sys.argv[1:6]
     with open(config, encoding="utf-8") as f:
         c = json.load(f)
-    make = {"llama.cpp": llama_cpp_writer, "transformers": transformers_writer}[peer]
+    make = {"llama.cpp": llama_cpp_writer, "transformers": transformers_writer, "openvino-genai": openvino_writer,
+            "onnxruntime-genai": onnxruntime_writer}[peer]
     try:
         version, write = make(c, dtype, int(tokens), int(threads))
     except ImportError as e:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem data stats|validate|bench`: what a table holds, whether it is what it was, which files of
-// a folder are damaged, and how fast a recipe's pipeline gives samples.
+// `tandem data stats|validate|bench|export`: what a table holds, whether it is what it was, which
+// files of a folder are damaged, how fast a recipe's pipeline gives samples, and those as arrays.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -12,13 +12,15 @@
 #include "tandem/data/check_files.h"
 #include "tandem/data/table_stats.h"
 #include "tandem/init.h"
-#include "tandem/recipe/recipe.h"
+#include "tandem/io/npy.h"
+#include "tandem/recipe/data_arrays.h"
 
 namespace tandem::cli {
 namespace {
 
 struct DataOptions {
-  std::string path, schema, against, write;
+  std::string path, schema, against, write, out;
+  recipe::DataArraysOptions arrays;
   std::vector<std::string> overrides;
   double most_drift = 0.1, seconds = 3;
   int64_t workers = -1, depth = 2;
@@ -260,6 +262,17 @@ int bench_verb(const DataOptions& o) {
   return code;
 }
 
+int export_verb(const DataOptions& o) {
+  init();
+  const StateDict arrays = data_arrays(recipe::Recipe::load(o.path, o.overrides), o.arrays);
+  io::save_npz(arrays, o.out);
+  fmt::print("{}:", o.out);
+  for (const auto& [name, t] : arrays)
+    fmt::print(" {} {}{}", name, t.dtype(), t.shape().to_string());
+  fmt::print("\n");
+  return 0;
+}
+
 }  // namespace
 
 void add_data(CLI::App& app, int& code) {
@@ -269,7 +282,8 @@ void add_data(CLI::App& app, int& code) {
                                       "  tandem data validate new.csv --schema schema.json\n"
                                       "  tandem data validate new.csv --against old.csv\n"
                                       "  tandem data validate images/\n"
-                                      "  tandem data bench recipes/mnist-convnet.yaml");
+                                      "  tandem data bench recipes/mnist-convnet.yaml\n"
+                                      "  tandem data export recipes/digits-cnn.yaml -o test.npz");
   verb->require_subcommand(1);
   auto o = std::make_shared<DataOptions>();
   auto table = [o](CLI::App* v, const char* what) {
@@ -303,6 +317,14 @@ void add_data(CLI::App& app, int& code) {
                   "Train on it and report how much of the time is spent waiting for data");
   bench->add_flag("--json", o->json, "One line of JSON on stdout");
   bench->callback([o, &code] { code = bench_verb(*o); });
+  CLI::App* arrays = verb->add_subcommand(
+      "export", "A recipe's samples as its model gets them, as .npz: x0, x1 ..., labels");
+  arrays->add_option("recipe", o->path, "A YAML file")->required();
+  arrays->add_option("overrides", o->overrides, "Changes, such as data.batch=1");
+  arrays->add_option("-o,--output", o->out, "An .npz file")->required();
+  arrays->add_option("--part", o->arrays.part, "train, val or test")->capture_default_str();
+  arrays->add_option("--samples", o->arrays.samples, "The first ones; 0: all");
+  arrays->callback([o, &code] { code = export_verb(*o); });
 }
 
 }  // namespace tandem::cli

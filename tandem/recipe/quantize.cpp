@@ -177,13 +177,16 @@ Data Quantising::of_recipe(RecipeParts& parts) const {
 Data Quantising::of_arrays() const {
   const std::vector<Tensor> all = file_inputs(o_.data, model_);
   Data data;
-  in_batches(all, fixed_ ? rows(all) : kRows, [&](std::vector<Tensor> x, int64_t at) {
-    if (at < o_.samples) data.calibration.push_back(std::move(x));
-  });
-  data.evaluation = [this, all](const SeeLabelled& see) {
-    in_batches(all, fixed_ ? rows(all) : kRows, [&](std::vector<Tensor> x, int64_t) {
-      see({std::move(x), {}});
-    });
+  const int64_t n = all[0].size(0), size = fixed_ ? rows(all) : kRows;
+  // As many samples as were asked for; of a model whose batch is fixed, whole batches.
+  const auto first = [=, &all](int64_t most) {
+    return narrowed(all, 0, std::min(n, fixed_ ? (most + size - 1) / size * size : most));
+  };
+  in_batches(first(o_.samples), size,
+             [&](std::vector<Tensor> x, int64_t) { data.calibration.push_back(std::move(x)); });
+  data.evaluation = [size,
+                     some = o_.evaluated > 0 ? first(o_.evaluated) : all](const SeeLabelled& see) {
+    in_batches(some, size, [&](std::vector<Tensor> x, int64_t) { see({std::move(x), {}}); });
   };
   return data;
 }
@@ -369,7 +372,7 @@ QuantizeReport Quantising::run(Data data) {
     };
   };
   if (o_.quant.equalise) report.equalised = quant::equalise(net);
-  if (o_.quant.smooth > 0)
+  if (o_.quant.smooth != 0)
     report.smoothed = quant::smooth(net, batches_of(INT64_MAX), o_.quant.smooth);
   o_.quant.histograms = o_.page;
   const quant::Calibrated calibrated(net, batches_of(INT64_MAX), o_.quant);

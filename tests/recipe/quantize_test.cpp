@@ -38,6 +38,10 @@ TEST(QuantizeFile, ArraysAsData) {
   EXPECT_GT(r.score.sqnr, 25);
   EXPECT_GT(r.score.agreement, 0.9);
   EXPECT_LT(r.weight_bytes_after, 0.265 * static_cast<double>(r.weight_bytes_before));
+  options.evaluated = 7;
+  EXPECT_EQ(quantize_file({.model = folder / "f32.onnx"}, folder / "q.onnx", options).score.samples,
+            7);
+  options.evaluated = 0;
   const std::string text = r.to_string();
   EXPECT_NE(text.find("conv"), std::string::npos) << text;
   EXPECT_EQ(r.to_json().find("layers")->as_array()->size(), 5u);

@@ -125,6 +125,8 @@ RecipeData array_batches(const BatchOptions& options, const AugmentOptions& augm
 /// An image for such a run: of the arrays' channels, brought to their size, 0..1 and through
 /// `test_transforms`.
 Preparation array_images(const ImageChains& chains, const RunData& run);
+/// A sample as a batch, in one piece of memory: kernels depend on how a tensor lies there.
+Tensor batch_of_one(const Tensor& sample);
 /// Of images u8 [c, h, w] of this shape, which `decode` reads and `make` turns into f32 [c, h, w].
 Preparation prepared_images(
     std::vector<int64_t> shape,

@@ -53,13 +53,14 @@ RecipeData array_batches(const BatchOptions& options, const AugmentOptions& augm
   return d;
 }
 
+Tensor batch_of_one(const Tensor& sample) { return stack({sample}).contiguous(); }
+
 Preparation prepared_images(
     std::vector<int64_t> shape,
     std::function<Tensor(std::string_view bytes, const std::string& name)> decode,
     std::function<Tensor(const Tensor& image)> make) {
-  // In one piece of memory: kernels depend on how a tensor lies there.
   auto inputs = [make = std::move(make)](const Tensor& image) {
-    return std::vector<Tensor>{stack({make(image)}).contiguous()};
+    return std::vector<Tensor>{batch_of_one(make(image))};
   };
   return {SampleKind::image,
           [inputs, decode = std::move(decode)](std::string_view bytes, const auto& name) {

@@ -82,7 +82,7 @@ struct SpeechSource {
 };
 Preparation spoken(const SpeechSource& s, const Options&, const RunData&) {
   auto inputs = [s](const Tensor& sound) {
-    return std::vector<Tensor>{stack({s.features(sound)}).contiguous()};
+    return std::vector<Tensor>{batch_of_one(s.features(sound))};
   };
   return {SampleKind::sound,
           [s, inputs](std::string_view bytes, const std::string& name) {
@@ -195,7 +195,7 @@ Preparation boxed_images(const VocSource& s, const Options&, const RunData&) {
                                tensor(std::vector<float>(from.begin(), from.end()), {1, 4}),
                                tensor(std::vector<int64_t>{0}),
                                {}}));
-            PreparedBatch out{{stack({v.image}).contiguous()}};
+            PreparedBatch out{{batch_of_one(v.image)}};
             const auto to = v.boxes.to_vector<float>();
             if (to.size() != 4 || to[2] <= to[0] || to[3] <= to[1]) return out;
             const double sx = (from[2] - from[0]) / (to[2] - to[0]),
@@ -204,8 +204,7 @@ Preparation boxed_images(const VocSource& s, const Options&, const RunData&) {
             return out;
           },
           [evaluated = options.evaluated](const Tensor& x) {
-            return std::vector<Tensor>{
-                stack({transformed(evaluated, {x, {}, {}, {}}).image}).contiguous()};
+            return std::vector<Tensor>{batch_of_one(transformed(evaluated, {x, {}, {}, {}}).image)};
           },
           {DType::u8, {3, options.h, options.w}}};
 }
