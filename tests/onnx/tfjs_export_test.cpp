@@ -326,6 +326,39 @@ TEST_F(TfJsExport, NamesOfPortsStayApart) {
   EXPECT_EQ(back.outputs()[0].name + "|" + back.outputs()[1].name, "../y|a:b");
 }
 
+// ":0" is how TensorFlow calls a node's first result, and is no part of a port's name.
+TEST_F(TfJsExport, PortsOfFirstResults) {
+  const Tensor in[] = {tflite_pattern({2, 3}), tflite_pattern({2, 3}) * 3};
+  const struct {
+    std::vector<std::string> inputs, outputs;
+    const char* read;
+  } kCases[] = {
+      {{"x:0", "z:0"}, {"StatefulPartitionedCall:0", "y:1"}, "x,z,StatefulPartitionedCall,y:1"},
+      {{"x:0", "x"}, {"x:0:0", ":0"}, "x,x_1,port,x_2"}};
+  for (const auto& c : kCases) {
+    const auto report = export_tfjs_function(
+        [](std::span<const Tensor> x) {
+          return std::vector<Tensor>{x[0] - x[1], x[0] * x[1]};
+        },
+        in, path_, {.input_names = c.inputs, .output_names = c.outputs});
+    EXPECT_EQ(report.largest_error, 0);
+    const OnnxModel back = OnnxModel::load(path_);
+    std::string names;
+    for (const auto* ports : {&back.inputs(), &back.outputs()})
+      for (const OnnxPort& p : *ports) names += (names.empty() ? "" : ",") + p.name;
+    EXPECT_EQ(names, c.read);
+  }
+  // Inputs keep their meaning where the names change their order.
+  TfliteFile f;
+  const int x = f.tensor("serving_default_x:0", TfliteFile::f32, {2, 3}),
+            y = f.tensor("StatefulPartitionedCall:0", TfliteFile::f32, {2, 3});
+  f.op(92, {x}, {y});
+  f.graph("main", {x}, {y});
+  write_file(folder_ / "net.tflite", f.bytes());
+  EXPECT_LT(export_tfjs_file(folder_ / "net.tflite", {in, 1}, path_).largest_error, 1e-6);
+  EXPECT_EQ(OnnxModel::load(path_).inputs()[0].name, "serving_default_x");
+}
+
 // Layers of codes become layers of floats: the result is not rounded to steps of 0.05.
 TEST_F(TfJsExport, CodesBecomeFloats) {
   const Tensor x = tflite_pattern({1, 4, 6, 6});

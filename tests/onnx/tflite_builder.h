@@ -153,8 +153,9 @@ class TfliteFile {
   /// What the options of an operator are to TFLite itself; Tandem goes by the operator.
   static uint8_t kind_of(int code) {
     constexpr std::pair<int, uint8_t> kKinds[] = {
-        {0, 11},  {1, 5},   {3, 1},   {4, 2},    {9, 8},     {17, 5},    {18, 21},  {25, 9},
-        {31, 16}, {44, 71}, {74, 27}, {118, 92}, {129, 103}, {142, 111}, {150, 116}};
+        {0, 11},  {1, 5},   {3, 1},    {4, 2},     {9, 8},     {11, 12},  {17, 5},
+        {18, 21}, {25, 9},  {31, 16},  {40, 27},   {42, 29},   {44, 71},  {74, 27},
+        {81, 27}, {98, 75}, {118, 92}, {129, 103}, {142, 111}, {150, 116}};
     for (const auto& [c, kind] : kKinds)
       if (c == code) return kind;
     return 0;

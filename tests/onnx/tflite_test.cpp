@@ -20,6 +20,7 @@
 #include "tandem/ops/pointwise/quantize.h"
 #include "tests/onnx/tflite_builder.h"
 #include "tests/onnx/written_nets.h"
+#include "tests/support/errors.h"
 
 namespace tandem::onnx {
 namespace {
@@ -277,6 +278,22 @@ TEST_F(TfliteTest, BrokenFilesAreRefused) {
   cut.graph("main", {}, {1});
   EXPECT_NE(refusal(cut.bytes(), ErrorKind::Format).find("needs 12 bytes, 8 are there"),
             std::string::npos);
+  for (const int code : {0, 2}) {  // no code of the result is 0.5: of a sum, and of what is moved
+    TfliteFile flat;
+    flat.tensor("x", TfliteFile::u8, {3}, {0.5f}, {0});
+    flat.tensor("y", TfliteFile::u8, {3}, {0.0f}, {0});
+    flat.tensor("z", TfliteFile::u8, {code == 0 ? 3 : 6}, {0.0f}, {0});
+    io::FlatWriter options = TfliteFile::activation(3);
+    if (code == 2) {
+      options = TfliteFile::whole({0});
+      options.add<int8_t>(1, 3);
+    }
+    flat.op(code, code == 0 ? std::vector<int32_t>{0, 0} : std::vector<int32_t>{1, 1}, {2},
+            options);
+    flat.graph("main", {code == 0 ? 0 : 1}, {2});
+    EXPECT_NE(refusal(flat.bytes(), ErrorKind::Format).find("tensor 'z' has the scale 0"),
+              std::string::npos);
+  }
   EXPECT_NE(refusal(late.bytes(4), ErrorKind::Format).find("version is 4"), std::string::npos);
 }
 
@@ -364,6 +381,48 @@ TEST_F(TfliteTest, ExportedQuantisedNetsWorkOnCodes) {
   // Whole codes, as the floats that they stand for.
   const Tensor steps = back({x})[0] / 0.05;
   EXPECT_LT((steps - round(steps)).abs().max().item<float>(), 1e-4f);
+}
+
+// Of two bounds the tighter one holds, whichever comes last.
+TEST_F(TfliteTest, BoundsOfCodesAreNotWidened) {
+  const auto number = [](auto v) { return constant(tensor(v)); };
+  const auto rounded = [&](const Tensor& v, float scale, uint8_t zero) {
+    const Tensor s = number(scale), z = constant(full(Shape(), zero, DType::u8));
+    return dequantize_linear(quantize_linear(v, s, z), s, z);
+  };
+  const Tensor x = tflite_pattern({1, 2, 4, 4}) * 4,
+               w = (remainder(arange(8) * 37, 255) - 90).to(DType::i8).reshape({4, 2, 1, 1});
+  const auto layer = [&](const Tensor& v) {
+    return conv2d(rounded(v, 0.05f, 100), dequantize_linear(constant(w), number(0.02f)));
+  };
+  const auto largest = [&](auto f) {
+    const auto bounded = [&](const Tensor& v) { return rounded(f(layer(v)), 0.05f, 0); };
+    EXPECT_GT(amax(layer(x), IntList{0, 1, 2, 3}, false).item<float>(), 6);
+    return export_tflite(bounded, x, path_).largest_error;
+  };
+  constexpr double kCode = 0.0501;
+  EXPECT_LE(largest([&](const Tensor& v) { return minimum(clamp(v, 0, 3), number(6.0f)); }), kCode);
+  EXPECT_LE(largest([&](const Tensor& v) { return maximum(clamp(v, 1, 6), number(0.0f)); }), kCode);
+  EXPECT_LE(largest([&](const Tensor& v) { return minimum(clamp(v, 0, 6), number(8.0f)); }), kCode);
+  EXPECT_TRUE(has(read_file(path_), "serving_default"));
+}
+
+// The file that was there is there again; where there was none, there is none.
+TEST_F(TfliteTest, AFailedExportLeavesTheFileAlone) {
+  const Tensor x = tflite_pattern({3, 8});
+  const auto fails = [&](const std::string& path) {
+    return thrown(
+        [&] {
+          export_tflite([](const Tensor& v) { return v * 3; }, x, path, {.rtol = -1, .atol = 0});
+        },
+        ErrorKind::Value);
+  };
+  export_tflite([](const Tensor& v) { return v * 2; }, x, path_);
+  const std::string before = read_file(path_), other = path_ + ".new";
+  EXPECT_TRUE(has(fails(path_), "differs by"));
+  EXPECT_EQ(read_file(path_), before);
+  fails(other);
+  EXPECT_FALSE(file_exists(other));
 }
 
 // docs/tensorflow.md lists what is read.

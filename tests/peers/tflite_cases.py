@@ -169,7 +169,7 @@ def one(random, kind, code, name=None, scale=None, equal=False, shape=(2, 4, 5, 
     if positive:
         m.feeds[0] = np.abs(m.feeds[0]) + np.float32(0.1)
     rest = [m.tensor(t, np.shape(v), value=v) for t, v in more]
-    b = None if kind not in CODES or result else a if equal else scale or m.scale(kind)
+    b = None if (result or kind) not in CODES else a if equal else scale or m.scale(kind)
     y = [m.tensor(result or kind, to or shape, b) for _ in range(results)]
     m.op(code, [x] + rest, y, name, **fields)
     return m
@@ -253,8 +253,6 @@ def numbers(random):
         yield f"DEQUANTIZE {kind}", one(random, kind, 6, result="f32"), 0
     for tanh in (False, True):
         yield "GELU", one(random, "f32", 150, "Gelu", approximate=tanh), 0
-    for most, each in ((10, 1), (40, 1), (6, 2)):
-        yield "TFLite_Detection_PostProcess", detections(random, most=most, each=each), 0
     yield "SVDF", remembered(random), 0
     yield "LSTM", recurrent(random, False, False), 0
     yield "LSTM with peepholes", recurrent(random, True, True), 0
@@ -274,7 +272,101 @@ def numbers(random):
             yield "LSTM both ways", recurrent(random, relu, relu, 1 if merge else 2, merge=merge, both=True), 0
 
 
-def detections(random, anchors=60, classes=5, each=1, most=10):
+def codes(random):
+    """Operators on codes as the reference kernels round them. Left out is what these leave undefined or have wrong:
+    SUM and PRELU of 16 bits, SUM of int8, quotients far below a code, exponentials beyond f32."""
+    reduced = (([1, 2], True), ([2, 1], False), ([1], True), ([-1], False), ([0, 1, 2, 3], True), ([0], False))
+    for kind in CODES:
+        for dims, keep in reduced:
+            gone = [d % 4 for d in dims]
+            to = [1 if d in gone else n for d, n in enumerate((2, 5, 6, 3)) if keep or d not in gone]
+            for code, name in ((40, "MEAN"), (74, "SUM"), (81, "REDUCE_PROD")):
+                if code == 74 and kind != "u8" or code == 81 and (kind == "u8" or len(dims) == 4):
+                    continue
+                for equal in (False, True) if code == 40 else (False,):
+                    m = one(random, kind, code, "Reducer", shape=(2, 5, 6, 3), to=to, more=[("i32", dims)], equal=equal,
+                            scale=(0.3, middle(kind)), keepDims=keep)
+                    if code == 81:
+                        m.feeds[0] = (m.feeds[0] // (2 if kind == "i8" else 512)).astype(TYPES[kind])
+                    yield f"{name} {kind}", m, 0
+        yield f"MEAN of two {kind}", one(random, kind, 40, "Reducer", shape=(300, 2), to=(300,), more=[("i32", [1])],
+                                         equal=True, start=(0.1, middle(kind)), keepDims=False), 0
+        for code, name in ((55, "MAXIMUM"), (57, "MINIMUM")):
+            yield f"{name} {kind}", two(random, kind, code), 0
+        for code, name in ((71, "EQUAL"), (72, "NOT_EQUAL"), (58, "LESS"), (63, "LESS_EQUAL"), (61, "GREATER"),
+                           (62, "GREATER_EQUAL")):
+            yield f"{name} {kind}", two(random, kind, code, result="b8"), 0
+        for alpha in (-0.3, 0.0, 1.5):
+            yield f"LEAKY_RELU {kind}", one(random, kind, 98, "LeakyRelu", shape=(900,), alpha=alpha), 0
+        for tanh in (False, True):
+            yield f"GELU {kind}", one(random, kind, 150, "Gelu", shape=(900,), approximate=tanh), 0
+        for beta, size in ((1.0, 2), (0.5, 30), (1.0, 1001)):
+            yield f"SOFTMAX {kind}", one(random, kind, 25, "Softmax", scale=SHARES[kind], shape=(20, size), beta=beta), 0
+        yield f"RELU {kind}", one(random, kind, 19, shape=(3000,)), 0
+        yield f"MAX_POOL_2D {kind}", one(random, kind, 17, "Pool2D", shape=(1, 7, 7, 3), to=(1, 4, 4, 3), padding=0,
+                                         strideW=2, strideH=2, filterWidth=3, filterHeight=3), 0
+        if kind != "u8":
+            for code, name, start in ((75, "SQRT", 0), (76, "RSQRT", 0), (73, "LOG", 0), (47, "EXP", 0.001)):
+                m = one(random, kind, code, shape=(900,), start=(0.001, 3 * (kind == "i8")) if start else None)
+                if code in (75, 76):  # of what is not negative
+                    m.feeds[0] = np.maximum(m.feeds[0], 30).astype(TYPES[kind])
+                yield f"{name} {kind}", m, 0
+            yield f"NEG {kind}", one(random, kind, 59, "Neg", shape=(900,)), 0
+            for code, name in ((90, "FLOOR_DIV"), (95, "FLOOR_MOD")):
+                m = two(random, kind, code)
+                m.feeds[1] = np.where(m.feeds[1] == 0, 7, m.feeds[1]).astype(TYPES[kind])
+                yield f"{name} {kind}", m, 0
+        if kind != "i16":
+            for alpha in ((1, 4, 5, 3), (1, 1, 3), (3,)):
+                yield f"PRELU {kind}", two(random, kind, 54, shape=alpha), 0
+            yield f"RELU_0_TO_1 {kind}", one(random, kind, 152, shape=(900,)), 0
+            yield f"SOFTMAX {kind} to i16", one(random, kind, 25, "Softmax", scale=SHARES["i16"], shape=(50, 30),
+                                                result="i16", beta=1.0), 0
+            yield (f"L2_NORMALIZATION {kind}", one(random, kind, 11, "L2Norm", scale=(1 / 128, 128 * (kind == "u8")),
+                                                   shape=(50, 30)), 0)
+            m = two(random, kind, 42, "Div")
+            m.feeds[1] = random.integers(60, 100, m.feeds[1].shape).astype(TYPES[kind])
+            m.graph.tensors[2].quantization.scale = np.float32([0.01])
+            yield f"DIV {kind}", m, 0
+    for shape in ((1, 4, 5, 3), (3,)):
+        yield "SQUARED_DIFFERENCE i8", two(random, "i8", 99, shape=shape), 0
+    yield "SVDF i8", remembered_codes(random), 0
+
+
+def middle(kind):
+    """The zero point of codes around 0."""
+    return 128 if kind == "u8" else 0
+
+
+def boxes(random):
+    for most, each in ((10, 1), (40, 1), (6, 2)):
+        yield "TFLite_Detection_PostProcess", detections(random, most=most, each=each), 0
+    for most, per_class in ((10, 100), (40, 4), (7, 2)):
+        yield ("TFLite_Detection_PostProcess by class", detections(random, most=most, per_class=per_class, regular=True),
+               0)
+    for version in (4, 5):
+        for n, most in ((60, 10), (20, 30)):
+            m = Model(random)
+            corners = random.random((n, 2, 2)) * 0.6
+            x = m.input("f32", [n, 4])
+            m.feeds[0] = np.concatenate([corners[:, 0], corners[:, 0] + 0.1 + corners[:, 1]], 1).astype(np.float32)
+            scores = m.input("f32", [n])
+            rest = [m.tensor("i32", [], value=most), m.tensor("f32", [], value=0.4), m.tensor("f32", [], value=0.1)]
+            out = [m.tensor("i32", [most])] + [m.tensor("f32", [most])] * (version == 5) + [m.tensor("i32", [])]
+            if version == 5:
+                rest.append(m.tensor("f32", [], value=0.0))
+            m.op(116 + version, [x, scores] + rest, out)
+            yield f"NON_MAX_SUPPRESSION_V{version}", m, 0
+    for shape in ((7,), (7, 3)):
+        m = Model(random)
+        asked, keys = m.input("i32", [5]), m.tensor("i32", [7], value=[-4, 0, 3, 5, 8, 11, 20])
+        m.feeds[0] = np.array([5, 1, -4, 20, 6], np.int32)
+        rows = m.tensor("f32", shape, value=m.values("f32", shape))
+        m.op(10, [asked, keys, rows], [m.tensor("f32", [5, *shape[1:]]), m.tensor("u8", [5])])
+        yield "HASHTABLE_LOOKUP", m, 0
+
+
+def detections(random, anchors=60, classes=5, each=1, most=10, per_class=100, regular=False):
     from flatbuffers import flexbuffers
 
     m = Model(random)
@@ -284,8 +376,8 @@ def detections(random, anchors=60, classes=5, each=1, most=10):
     outputs = [m.tensor("f32", s) for s in ([1, most * each, 4], [1, most * each], [1, most * each], [1])]
     m.op(32, [boxes, scores, m.tensor("f32", [anchors, 4], value=places)], outputs)
     m.model.operatorCodes[0].customCode = b"TFLite_Detection_PostProcess"
-    options = flexbuffers.Dumps(dict(max_detections=most, max_classes_per_detection=each, detections_per_class=100,
-                                     use_regular_nms=False, nms_score_threshold=0.3, nms_iou_threshold=0.5,
+    options = flexbuffers.Dumps(dict(max_detections=most, max_classes_per_detection=each,
+                                     detections_per_class=per_class, use_regular_nms=regular, nms_score_threshold=0.3, nms_iou_threshold=0.5,
                                      num_classes=classes, y_scale=10.0, x_scale=10.0, h_scale=5.0, w_scale=5.0))
     m.graph.operators[0].customOptions = np.frombuffer(options, np.uint8)
     return m
@@ -297,6 +389,18 @@ def remembered(random, batch=2, size=4, units=3, rank=2, steps=5):
     m.graph.tensors[memory].isVariable = True
     w = [m.tensor("f32", s, value=m.values("f32", s)) for s in ([units * rank, size], [units * rank, steps], [units])]
     m.op(27, [x] + w + [memory], [m.tensor("f32", [batch, units])], "SVDF", rank=rank, fusedActivationFunction=1)
+    return m
+
+
+def remembered_codes(random, batch=2, size=4, units=3, rank=2, steps=5):
+    m, filters = Model(random), units * rank
+    x, memory = m.input("i8", [batch, size], (0.03, 3)), m.tensor("i16", [batch, filters * steps], (5e-4, 0))
+    m.graph.tensors[memory].isVariable = True
+    w = [m.tensor("i8", [filters, size], (0.01, 0), m.values("i8", [filters, size])),
+         m.tensor("i16", [filters, steps], (3e-4, 0), random.integers(-9000, 9000, [filters, steps])),
+         m.tensor("i32", [units], (1.5e-7, 0), random.integers(-90000, 90000, units))]
+    m.op(27, [x] + w + [memory], [m.tensor("i8", [batch, units], (0.02, -4))], "SVDF", rank=rank,
+         fusedActivationFunction=1)
     return m
 
 

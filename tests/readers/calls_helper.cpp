@@ -67,6 +67,7 @@ class WaitingExchange : public serve::HttpStream {
   bool on_loop() const override { return true; }
   void take(size_t, size_t) override {}
   size_t unsent() const override { return 0; }
+  void nudge() override {}
   serve::HttpResponse wait() {
     std::unique_lock hold(lock_);
     const bool came =

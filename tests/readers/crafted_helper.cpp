@@ -320,6 +320,7 @@ const std::vector<Crafted>& crafted_files() {
     add_crafted_models(v);
     add_crafted_tensorflow(v);
     add_crafted_tflite(v);
+    add_crafted_tfjs(v);
     add_files(v);
     add_texts(v);
     add_media(v);

@@ -176,7 +176,8 @@ std::vector<std::string> tensor_proto_seeds() {
 void read_tensor_proto(std::string_view bytes) {
   refusing([&] {
     serve::Asked asked;
-    asked.inputs.push_back(serve::read_tensor_proto("x", bytes, size_t{1} << 16));
+    size_t left = size_t{1} << 16;
+    asked.inputs.push_back(serve::read_tensor_proto("x", bytes, left));
     (void)serve::tensors_of(asked, ports(), serve::SharedMemory(false));
   });
 }

@@ -1,8 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of TensorFlow.js without files of weights, for the table of readers.
+// Models of TensorFlow.js without files of weights, for the table of readers; and those that are
+// their own files of weights and name them again and again.
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "tests/readers/readers.h"
 
 namespace tandem::readers {
+namespace {
+
+/// A model of `nodes` whose one weight, or `paths` of whose files, are the bytes of the model.
+std::string own_weights(int nodes, int paths) {
+  constexpr size_t kBytes = 300'000;
+  const auto list = [](int n, const std::string& entry) {
+    std::string all = entry;
+    for (int k = 1; k < n; ++k) all += "," + entry;
+    return all;
+  };
+  const std::string file = "\"tandem_readers_" + std::to_string(getpid()) + ".json\"";
+  std::string json = R"({"modelTopology":{"node":[)" +
+                     list(nodes, R"({"name":"w","op":"Const","attr":{"value":{"tensor":{}}}})") +
+                     R"(]},"weightsManifest":[{"paths":[)" + list(paths, file) +
+                     R"(],"weights":[{"name":"w","dtype":"uint8","shape":[250000]}]}]})";
+  json.resize(std::max(kBytes, json.size()), ' ');
+  return json;
+}
+
+}  // namespace
 
 std::vector<std::string> tfjs_seeds() {
   const std::string manifest = R"("weightsManifest":[{"paths":[],"weights":[]}])";
@@ -18,6 +43,13 @@ std::vector<std::string> tfjs_seeds() {
       R"({"class_name":"Flatten","config":{"name":"f","batch_input_shape":[null,2,3]}},)"
       R"({"class_name":"Activation","config":{"name":"a","activation":"relu"}}]}}},)" +
           manifest + "}"};
+}
+
+void add_crafted_tfjs(std::vector<Crafted>& all) {
+  all.push_back({"copies_of_a_weight", "tfjs", [] { return own_weights(4000, 1); },
+                 "over the limit 'bytes'"});
+  all.push_back(
+      {"copies_of_a_file", "tfjs", [] { return own_weights(1, 8000); }, "over the limit 'bytes'"});
 }
 
 }  // namespace tandem::readers

@@ -114,11 +114,24 @@ std::string large_sparse() {
   return model.finish("TFL3");
 }
 
+/// Codes whose scale is 0 put together, with a fused RELU6.
+std::string scale_of_zero() {
+  TfliteFile f;
+  const int x = f.tensor("x", TfliteFile::i8, {2}, {0.0f}, {0}),
+            y = f.tensor("y", TfliteFile::i8, {4}, {0.0f}, {0});
+  io::FlatWriter options = TfliteFile::whole({0});
+  options.add<int8_t>(1, 3);
+  f.op(2, {x, x}, {y}, std::move(options));
+  f.graph("main", {x}, {y});
+  return f.bytes();
+}
+
 }  // namespace
 
 void add_crafted_tflite(std::vector<Crafted>& all) {
   all.push_back({"calls", "tflite", doubling_calls, "over the limit"});
   all.push_back({"calls_to_tfjs", "tflite_to_tfjs", doubling_calls, "over the limit"});
+  all.push_back({"scale_0", "tflite", scale_of_zero, "need a scale above 0"});
   all.push_back({"fill", "tflite", large_fill});
   all.push_back({"sparse", "tflite", large_sparse, "over the limit 'bytes'"});
   all.push_back({"sparse_to_tfjs", "tflite_to_tfjs", large_sparse, "over the limit 'bytes'"});

@@ -134,16 +134,17 @@ struct LoopEpilogue : Epilogue {
     strides.resize(n_in + n_out);
     for (int k = 0; k < n_in + n_out; ++k) {
       Array a = arrays[k];
+      const bool moved = at && k < n_in && a.data == result;
+      if (moved) a.data = const_cast<void*>(at);
       if (!a.is_scalar && a.numel != 1) {
         std::array<int64_t, 2>& s = strides[k];
         if (ranges)
           s = {1, 1};
         else
           as_matrix(a, rows, columns, s[0], s[1]);
-        a.data = at && k < n_in && a.data == result
-                     ? const_cast<void*>(at)
-                     : a.as<char>() +
-                           (row0 * s[0] + column0 * s[1]) * static_cast<int64_t>(size_of(a.dtype));
+        if (!moved)
+          a.data = a.as<char>() +
+                   (row0 * s[0] + column0 * s[1]) * static_cast<int64_t>(size_of(a.dtype));
         a.shape = shape;
         a.strides = s.data();
         a.rank = 2;

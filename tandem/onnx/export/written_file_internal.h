@@ -10,14 +10,16 @@ namespace tandem::onnx {
 /// before is there again when this ends: the file of that name, or none.
 class WrittenFile {
  public:
-  explicit WrittenFile(std::string path);
+  /// Throws Io where the file that is there cannot be kept: then nothing was changed. `may_link`:
+  /// false: the file system has no second names, the old file is copied.
+  explicit WrittenFile(std::string path, bool may_link = true);
   ~WrittenFile();
   WrittenFile(const WrittenFile&) = delete;
   WrittenFile& operator=(const WrittenFile&) = delete;
   void keep();
 
  private:
-  std::string path_, before_;  ///< `before_`: another name of the old file; empty: there was none
+  std::string path_, before_;  ///< `before_`: where the old file is; empty: there was none
   bool existed_;
 };
 

@@ -108,6 +108,16 @@ void remove_shards(const fs::path& folder, const std::vector<std::string>& names
   }
 }
 
+/// The model's ports by what the file calls them.
+NamedTensors by_key(const TfjsFiles& files, const NamedTensors& ports) {
+  NamedTensors out;
+  for (const auto& [name, t] : ports) {
+    const auto at = files.keys.find(name);
+    out[at == files.keys.end() ? name : at->second] = t;
+  }
+  return out;
+}
+
 /// Files of weights first: whoever finds model.json finds them. What was there comes back on
 /// errors.
 TfjsExportReport write_tfjs_files(OnnxModelProto graph, const FilePath& path,
@@ -130,8 +140,8 @@ TfjsExportReport write_tfjs_files(OnnxModelProto graph, const FilePath& path,
   for (const auto& [name, content] : files.shards) write(file.parent_path() / name, content);
   write(file, files.json);
   if (o.verify && !outputs.empty()) {
-    const WrittenErrors e =
-        compare_written(path, inputs, outputs, {o.rtol, o.atol, codes || !o.quantize.empty()});
+    const WrittenErrors e = compare_written(path, by_key(files, inputs), by_key(files, outputs),
+                                            {o.rtol, o.atol, codes || !o.quantize.empty()});
     report.largest_error = e.largest;
     report.relative_error = e.relative;
   }

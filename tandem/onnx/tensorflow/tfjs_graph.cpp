@@ -56,12 +56,21 @@ class GraphWriter {
     return out;
   }
 
+  static constexpr uint64_t kCopies = 2;  ///< while the message around it grows
+  static uint64_t size_of(const TfjsWeight& w) {
+    uint64_t n = w.bytes.size();
+    for (const std::string& t : w.texts) n += t.size();
+    return n;
+  }
+
   // A constant: its values are a weight of its name, or stand in the JSON.
   ProtoWriter tensor_of(const Json& j, const std::string& node, const std::string& scope) const {
     ProtoWriter out;
     const auto at = weights_.find(scope + node);
     if (at != weights_.end()) {
       const TfjsWeight& w = *at->second;
+      // Any number of nodes may name one weight: each copies it, and the graph holds all copies.
+      Budget::take(kCopies * size_of(w));
       out.add_int(1, w.type);
       ProtoWriter shape;
       for (const int64_t size : w.shape) {

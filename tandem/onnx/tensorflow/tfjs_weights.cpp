@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <set>
 
 #include "tandem/base/budget.h"
 #include "tandem/io/tensorflow/tensor_bundle.h"
@@ -20,13 +22,23 @@ using io::Json;
 /// Reads a group's weights one after the other.
 class Group {
  public:
-  Group(const Json& group, const std::string& folder, const std::string& what) : what_(what) {
+  /// `given`: the files that were read before; a file counts for the budget once, however often it
+  /// is named.
+  Group(const Json& group, const std::string& folder, const std::string& what,
+        std::set<std::string>& given)
+      : what_(what) {
     for (const Json& p : keras_entries(group.find("paths"))) {
-      const Ref<MappedFile> shard = open_external(folder, io::text_of(&p), what);
-      Budget::add_given(shard->size());
+      const std::string name = io::text_of(&p);
+      const Ref<MappedFile> shard = open_external(folder, name, what);
+      if (given.insert(std::filesystem::path(name).lexically_normal().string()).second)
+        Budget::add_given(shard->size());
+      Budget::take(shard->size());
       bytes_ += shard->view();
     }
   }
+  ~Group() { Budget::give_back(bytes_.size()); }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
 
   TfjsWeight next(const Json& spec) {
     Budget::count();
@@ -123,8 +135,9 @@ class Group {
 std::vector<TfjsWeight> read_tfjs_weights(const Json& manifest, const std::string& folder,
                                           const std::string& what) {
   std::vector<TfjsWeight> out;
+  std::set<std::string> given;
   for (const Json& group : keras_entries(&manifest)) {
-    Group g(group, folder, what);
+    Group g(group, folder, what, given);
     for (const Json& spec : keras_entries(group.find("weights"))) out.push_back(g.next(spec));
   }
   return out;

@@ -82,14 +82,15 @@ class TfjsWriter {
     fuse_tfjs_nodes(g);
     files_.nodes = g.nodes.size();
     // Ports keep their names.
-    for (const OnnxPort& p : g.inputs) add_name(p.name);
-    for (const OnnxPort& p : g.outputs) add_name(p.name);
+    name_ports(g);
+    for (const auto* ports : {&g.inputs, &g.outputs})
+      for (const OnnxPort& p : *ports) add_name(p.name, files_.keys.at(p.name));
     for (const OnnxPort& p : g.inputs) placeholder(p);
     for (const auto& [name, v] : g.initializers) constant(name, v);
     for (const OnnxNode& n : g.nodes) node(n);
     Json::Object inputs, outputs;
-    for (const OnnxPort& p : g.inputs) inputs.emplace_back(p.name, port(p));
-    for (const OnnxPort& p : g.outputs) outputs.emplace_back(p.name, port(p));
+    for (const OnnxPort& p : g.inputs) inputs.emplace_back(files_.keys.at(p.name), port(p));
+    for (const OnnxPort& p : g.outputs) outputs.emplace_back(files_.keys.at(p.name), port(p));
     cut_shards();
     Json::Array paths;
     for (const auto& [name, bytes] : files_.shards) paths.emplace_back(name);
@@ -111,11 +112,28 @@ class TfjsWriter {
   }
 
  private:
-  /// What a node is called whose first result is `value`.
-  const std::string& add_name(const std::string& value) {
+  // ":0" at the end of a name says that it is a node's first result, and is no part of a key.
+  void name_ports(const OnnxGraph& g) {
+    constexpr std::string_view kFirst = ":0";
+    std::set<std::string> taken;
+    for (const bool plain : {true, false})
+      for (const auto* ports : {&g.inputs, &g.outputs})
+        for (const OnnxPort& p : *ports) {
+          std::string base = p.name;
+          while (base.ends_with(kFirst)) base.resize(base.size() - kFirst.size());
+          if ((base == p.name) != plain || files_.keys.count(p.name)) continue;
+          if (base.empty()) base = "port";
+          std::string key = base;
+          for (int i = 1; !taken.insert(key).second; ++i) key = fmt::format("{}_{}", base, i);
+          files_.keys[p.name] = std::move(key);
+        }
+  }
+  /// What a node is called whose first result is `value`; `like`: its name is to be like this.
+  const std::string& add_name(const std::string& value) { return add_name(value, value); }
+  const std::string& add_name(const std::string& value, const std::string& like) {
     const auto [at, fresh] = names_.emplace(value, "");
     if (!fresh) return at->second;
-    const std::string base = graph_name(value);
+    const std::string base = graph_name(like);
     std::string name = base;
     for (int i = 1; !used_.insert(name).second; ++i) name = fmt::format("{}_{}", base, i);
     return at->second = name;
@@ -193,20 +211,20 @@ class TfjsWriter {
 
   static Json::Object attributes(const OnnxNode& n, const TfjsOp& op) {
     Json::Object out;
-    for (const OnnxAttribute& a : n.attributes) out.emplace_back(a.name, attribute(n, a));
+    for (const OnnxAttribute& a : n.attributes) out.emplace_back(a.name, attribute(n, op, a));
     if (!op.more.empty()) out.emplace_back("data_format", json_member("s", base64_text("NHWC")));
     if (op.more == "window" && !n.find("dilations"))
       out.emplace_back("dilations", list_value("i", std::vector<int64_t>(4, 1), whole_text));
     return out;
   }
-  static Json attribute(const OnnxNode& n, const OnnxAttribute& a) {
+  static Json attribute(const OnnxNode& n, const TfjsOp& op, const OnnxAttribute& a) {
     constexpr std::string_view kFlags[] = {
         "keep_dims", "exclusive",     "reverse",           "adj_x",
         "adj_y",     "align_corners", "half_pixel_centers"};
     using K = OnnxAttribute::Kind;
     switch (a.kind) {
       case K::i:
-        if (is_type(a)) return type_value(type_of(n, a));
+        if (is_type(op, a)) return type_value(type_of(n, a));
         if (std::find(std::begin(kFlags), std::end(kFlags), a.name) != std::end(kFlags))
           return json_member("b", a.int_value != 0);
         return json_member("i", whole_text(a.int_value));
@@ -225,10 +243,18 @@ class TfjsWriter {
         TD_FAIL(Internal, "{} has the attribute '{}'", n.op, a.name);
     }
   }
-  static bool is_type(const OnnxAttribute& a) {
-    constexpr std::string_view kTypes[] = {"DstT", "output_type", "index_type", "out_type",
-                                           "out_idx"};
-    return std::find(std::begin(kTypes), std::end(kTypes), a.name) != std::end(kTypes);
+  // Does the op's definition have inputs or results of the type that this attribute says?
+  static bool is_type(const TfjsOp& op, const OnnxAttribute& a) {
+    const auto among = [&](std::string_view types) {
+      while (!types.empty()) {
+        const size_t end = std::min(types.find(' '), types.size());
+        if (const auto type = types.substr(0, end); type.substr(type.find('*') + 1) == a.name)
+          return true;
+        types.remove_prefix(std::min(end + 1, types.size()));
+      }
+      return false;
+    };
+    return among(op.in) || among(op.out);
   }
   // Whole numbers of less than 32 bits have no form that wraps around.
   static std::string type_of(const OnnxNode& n, const OnnxAttribute& a) {
@@ -244,7 +270,7 @@ class TfjsWriter {
   void add_types(const OnnxNode& n, const TfjsOp& op, Json::Object& attr) {
     std::map<std::string, std::string> types;
     for (const OnnxAttribute& a : n.attributes)
-      if (a.kind == OnnxAttribute::i && is_type(a)) types[a.name] = type_of(n, a);
+      if (a.kind == OnnxAttribute::i && is_type(op, a)) types[a.name] = type_of(n, a);
     each_value(n, n.inputs, op.in, attr, [&](const std::string& type, const std::string& value) {
       if (!tfjs_type_named(type)) types.emplace(type, types_.at(value));
     });

@@ -32,6 +32,7 @@ struct TfjsFiles {
   std::string json;
   std::vector<std::pair<std::string, std::string>> shards;  ///< names and contents
   size_t nodes = 0;                                         ///< without constants
+  std::map<std::string, std::string> keys;  ///< of the model's ports: what the file calls them
 };
 /// What a file of weights is called, from 1 on.
 std::string tfjs_shard_name(const std::string& prefix, uint64_t i, uint64_t count);

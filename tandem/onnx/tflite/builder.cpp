@@ -213,6 +213,9 @@ void TfliteBuilder::set_value(TfliteScope& s, int32_t tensor, std::string name, 
   const auto i = static_cast<size_t>(tensor);
   const TfliteTensor& t = s.graph.tensors[i];
   if (from_numbers && t.is_quantised() && !for_graph_) {
+    if (std::find(t.scales.scale.begin(), t.scales.scale.end(), 0.0f) != t.scales.scale.end())
+      fail(fmt::format(
+          "tensor '{}' has the scale 0, by which its numbers cannot be rounded to codes", t.name));
     OnnxAttributes a = tflite_attributes(t.scales);
     a.push_back(onnx_int("to", static_cast<int64_t>(t.type)));
     name = node("Quantize", kOnnxTflite, {name}, 1, std::move(a), t.name)[0];

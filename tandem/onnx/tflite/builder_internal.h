@@ -134,6 +134,27 @@ bool tflite_hard_swish_codes(TfliteCall& c);
 bool tflite_lstm_codes(TfliteCall& c);
 bool tflite_curve_codes(TfliteCall& c);
 bool tflite_softmax_codes(TfliteCall& c);
+bool tflite_raw_codes(TfliteCall& c);
+bool tflite_raw_signed(TfliteCall& c);
+bool tflite_raw_shorts(TfliteCall& c);
+bool tflite_reduced_codes(TfliteCall& c);
+bool tflite_product_of_codes(TfliteCall& c);
+bool tflite_squared_codes(TfliteCall& c);
+bool tflite_prelu_codes(TfliteCall& c);
+bool tflite_compared_codes(TfliteCall& c);
+bool tflite_softmax_bytes(TfliteCall& c);
+bool tflite_unit_codes(TfliteCall& c);
+bool tflite_memory_codes(TfliteCall& c);
+bool tflite_quotient_codes(TfliteCall& c);
+// tables (ops_tables.cpp)
+bool tflite_exp_codes(TfliteCall& c);
+bool tflite_log_codes(TfliteCall& c);
+bool tflite_elu_codes(TfliteCall& c);
+bool tflite_gelu_codes(TfliteCall& c);
+bool tflite_sigmoid_bytes(TfliteCall& c);
+bool tflite_tanh_bytes(TfliteCall& c);
+bool tflite_sqrt_codes(TfliteCall& c);
+bool tflite_rsqrt_codes(TfliteCall& c);
 
 // ---- rows as ops of TensorFlow.js (ops_graph.cpp)
 void tflite_graph_conv(TfliteCall& c);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "tandem/onnx/export/written_file_internal.h"
 #include "tandem/onnx/tflite/model_internal.h"
 #include "tandem/onnx/tflite/traced_internal.h"
 #include "tandem/onnx/tflite/writer_internal.h"
@@ -23,6 +24,7 @@ TfliteExportReport export_tflite_function(
     const FilePath& path, const TfliteExportOptions& o) {
   const TracedModel traced = traced_model(f, examples, o.input_names, o.output_names);
   const std::string file = TfliteWriter(traced.model, traced.values).run();
+  WrittenFile written(path.str());
   write_file(path, file);
   TfliteExportReport report;
   report.bytes = file.size();
@@ -35,6 +37,7 @@ TfliteExportReport export_tflite_function(
     report.largest_error = e.largest;
     report.relative_error = e.relative;
   }
+  written.keep();
   return report;
 }
 

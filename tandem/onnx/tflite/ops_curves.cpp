@@ -118,8 +118,8 @@ bool short_curve(const TfliteCall& c) {
 }  // namespace
 
 bool tflite_curve_codes(TfliteCall& c) {
-  if (!short_curve(c)) return false;
   const bool is_tanh = std::string_view(c.row.name) == "TANH";
+  if (!short_curve(c)) return is_tanh ? tflite_tanh_bytes(c) : tflite_sigmoid_bytes(c);
   const CurveFactor factor(c.tensor(0).scales.scale[0], is_tanh);
   const auto samples = sigmoid_samples();
   std::vector<int64_t> table;
@@ -131,7 +131,7 @@ bool tflite_curve_codes(TfliteCall& c) {
 }
 
 bool tflite_softmax_codes(TfliteCall& c) {
-  if (!short_curve(c) || c.tensor(0).shape.empty()) return false;
+  if (!short_curve(c) || c.tensor(0).shape.empty()) return tflite_softmax_bytes(c);
   constexpr double kRange = 10;  // of exp, in codes of 65535 steps
   const TfliteFactor f(double{c.tensor(0).scales.scale[0] * c.real(0)} / (kRange / 65535));
   if (f.multiplier == 0) return false;

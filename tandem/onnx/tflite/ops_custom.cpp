@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Custom operators, by name: those that published models have, and an op of TensorFlow's own.
+#include <algorithm>
 #include <cstring>
 
 #include "tandem/io/flexbuffer.h"
@@ -29,12 +30,14 @@ void tflite_detections(TfliteCall& c) {
       io::flexbuffer_numbers(c.op.custom_options, c.b.what());
   const auto option = [&](const char* name, double otherwise) {
     const auto it = options.find(name);
-    return it == options.end() ? otherwise : it->second;
+    return std::clamp(it == options.end() ? otherwise : it->second, -1e9, 1e9);
   };
-  if (option("use_regular_nms", 0) != 0) c.lacks("suppression by class");
   OnnxAttributes a;
   for (const char* name : {"max_detections", "max_classes_per_detection", "num_classes"})
     a.push_back(onnx_int(name, static_cast<int64_t>(option(name, 1))));
+  a.push_back(onnx_int("use_regular_nms", option("use_regular_nms", 0) != 0));
+  a.push_back(
+      onnx_int("detections_per_class", static_cast<int64_t>(option("detections_per_class", 100))));
   for (const char* name : {"nms_score_threshold", "nms_iou_threshold"})
     a.push_back(onnx_float(name, option(name, 0)));
   for (const char* name : {"y_scale", "x_scale", "h_scale", "w_scale"})

@@ -163,9 +163,9 @@ std::span<const TfliteRow> tflite_layer_rows() {
       {9, "FULLY_CONNECTED", tflite_fully_connected, nullptr, 0, Codes::numbers,
        tflite_matrix_codes, tflite_graph_matrix},
       {1, "AVERAGE_POOL_2D", tflite_pool, "AvgPool", 5, Codes::numbers, tflite_average_codes},
-      {17, "MAX_POOL_2D", tflite_pool, "MaxPool", 5, Codes::moved},
+      {17, "MAX_POOL_2D", tflite_pool, "MaxPool", 5, Codes::moved, tflite_raw_codes},
       {12, "L2_POOL_2D", tflite_l2_pool, nullptr, 5},
-      {27, "SVDF", tflite_svdf, nullptr, 1},
+      {27, "SVDF", tflite_svdf, nullptr, 1, Codes::numbers, tflite_memory_codes},
   };
   return kRows;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TFLite's operators that move, choose and create elements.
+#include <algorithm>
+
 #include "tandem/onnx/tflite/builder_internal.h"
 #include "tandem/ops/ops.h"
 
@@ -95,6 +97,39 @@ void tflite_reverse_sequence(TfliteCall& c) {
 void tflite_unique(TfliteCall& c) {
   tflite_parts(c, {onnx_int("out_idx", static_cast<int64_t>(c.result(1).type))});
 }
+// Results are padded to the number of boxes that are asked for.
+void tflite_suppress(TfliteCall& c) {
+  const bool soft = std::string_view(c.row.name) == "NON_MAX_SUPPRESSION_V5";
+  if (c.op.in.size() != (soft ? 6 : 5))
+    c.b.fail(fmt::format("a {} has {} inputs", c.row.name, c.op.in.size()));
+  if (soft && c.has(5) && !c.is_constant(5)) c.lacks("a computed share of soft suppression");
+  if (soft && c.has(5) &&
+      c.constant(5).tensor().to(DType::f32).reshape({-1}).abs().max().item<float>() > 0)
+    c.lacks("soft suppression");
+  const Names out =
+      c.many(c.row.node, kOnnxTf, c.all(), soft ? 3 : 2, {onnx_int("pad_to_max_output_size", 1)});
+  for (size_t i = 0; i < out.size(); ++i) c.set(i, out[i]);
+}
+// Rows of a table by their keys, zeros for a key that is not there; and whether it is.
+void tflite_hashed(TfliteCall& c) {
+  const TfliteTensor& values = c.tensor(2);
+  if (values.type == OnnxType::string) c.lacks("a table of strings");
+  const auto axis = [&](int64_t d) { return c.number(static_cast<double>(d), OnnxType::i32); };
+  const auto as = [&](const std::string& x, OnnxType type) {
+    return c.tf("Cast", {x}, {onnx_int("DstT", static_cast<int64_t>(type))});
+  };
+  const std::string equal =
+      c.tf("Equal", {c.tf("ExpandDims", {c.x(0), axis(1)}), c.tf("ExpandDims", {c.x(1), axis(0)})});
+  const std::string there = c.tf("Any", {equal, axis(1)}, {onnx_int("keep_dims", 0)});
+  const std::string at = c.tf("ArgMax", {as(equal, OnnxType::i32), axis(1)},
+                              {onnx_int("output_type", static_cast<int64_t>(OnnxType::i64))});
+  const std::string rows = c.tf("GatherV2", {c.x(2), at, c.number(0, OnnxType::i64)});
+  std::vector<int64_t> shape(std::max<size_t>(values.shape.size(), 1), 1);
+  shape[0] = -1;
+  c.set(0, c.tf("SelectV2", {c.tf("Reshape", {there, c.list(shape)}), rows,
+                             c.number(0, c.as_numbers ? OnnxType::f32 : values.type)}));
+  c.set(1, as(there, OnnxType::u8));
+}
 void tflite_bucketize(TfliteCall& c) {
   OnnxAttribute a;
   a.name = "boundaries";
@@ -111,7 +146,7 @@ std::span<const TfliteRow> tflite_shape_rows() {
       {43, "SQUEEZE", tflite_squeeze, nullptr, -1, Codes::moved},
       {70, "EXPAND_DIMS", tflite_moved, "ExpandDims", -1, Codes::moved},
       {39, "TRANSPOSE", tflite_moved, "Transpose", -1, Codes::moved},
-      {2, "CONCATENATION", tflite_concat, nullptr, 1, Codes::moved},
+      {2, "CONCATENATION", tflite_concat, nullptr, 1, Codes::moved, tflite_raw_shorts},
       {83, "PACK", tflite_pack, nullptr, -1, Codes::moved},
       {88, "UNPACK", tflite_unpack, "Unpack", -1, Codes::moved},
       {49, "SPLIT", tflite_split, "Split", -1, Codes::moved},
@@ -148,6 +183,9 @@ std::span<const TfliteRow> tflite_shape_rows() {
       {68, "SPARSE_TO_DENSE", tflite_moved, "SparseToDense", -1, Codes::moved},
       {103, "UNIQUE", tflite_unique, "Unique"},
       {147, "BUCKETIZE", tflite_bucketize},
+      {120, "NON_MAX_SUPPRESSION_V4", tflite_suppress, "NonMaxSuppressionV4"},
+      {121, "NON_MAX_SUPPRESSION_V5", tflite_suppress, "NonMaxSuppressionV5"},
+      {10, "HASHTABLE_LOOKUP", tflite_hashed, nullptr, -1, Codes::moved},
       {125, "SEGMENT_SUM", tflite_moved, "SegmentSum"},
       {155, "UNSORTED_SEGMENT_SUM", tflite_moved, "UnsortedSegmentSum"},
       {153, "UNSORTED_SEGMENT_PROD", tflite_moved, "UnsortedSegmentProd"},

@@ -110,21 +110,30 @@ Tensor times_factor(const OnnxCall& c, const Tensor& x, const char* name) {
   TD_CHECK(is_tflite_factor(f), Value, "its factor '{}' is none", name);
   return tflite_times_factor(x, f[0], f[1]);
 }
-Tensor code_less(const OnnxCall& c, size_t i, int64_t zero) { return c.x(i).to(DType::i64) - zero; }
-void set_bounded(OnnxCall& c, const Tensor& y) {
+}  // namespace
+
+Tensor tflite_code_less(const OnnxCall& c, size_t i, int64_t zero) {
+  return c.x(i).to(DType::i64) - zero;
+}
+void tflite_set_bounded(OnnxCall& c, const Tensor& y) {
   const auto type = static_cast<OnnxType>(c.attr("to", static_cast<int64_t>(OnnxType::i8)));
   const Tensor bounded = clamp(y + c.attr("zero", 0), c.attr("low", -128), c.attr("high", 127));
   c.set(0, bounded.to(info_of(type).carrier), type);
 }
 
-// 16 bits are summed in 64, and multiplied by half of the multiplier's bits, rounded once.
-Tensor times_short_factor(const Tensor& x, const Tensor& multiplier, const Tensor& shift) {
+Tensor tflite_times_short(const Tensor& x, const Tensor& multiplier, const Tensor& shift) {
   const Tensor half = where(multiplier < 0x7fff0000,
                             bitwise_right_shift(multiplier + (int64_t{1} << 15), 16), 0x7fff);
   const Tensor right = 15 - shift;
   const Tensor nudge = bitwise_left_shift(ones_like(shift), right - 1);
   return bitwise_right_shift(x * half + nudge, right);
 }
+
+Tensor tflite_times_short(const Tensor& x, int64_t multiplier, int64_t shift) {
+  return tflite_times_short(x, known_number(multiplier), known_number(shift));
+}
+
+namespace {
 
 /// Rounded once, halves away from zero.
 Tensor times_factor_once(const Tensor& x, const Tensor& multiplier, const Tensor& shift) {
@@ -143,15 +152,15 @@ Tensor with_bias_codes(const OnnxCall& c, const Tensor& sums) {
 void set_products(OnnxCall& c, const Tensor& sums) {
   const Tensor y = with_bias_codes(c, sums);
   const bool wide = c.type(0) == OnnxType::i16;
-  set_bounded(
-      c, wide ? times_short_factor(y, c.x(5), c.x(6)) : tflite_times_factor(y, c.x(5), c.x(6)));
+  tflite_set_bounded(
+      c, wide ? tflite_times_short(y, c.x(5), c.x(6)) : tflite_times_factor(y, c.x(5), c.x(6)));
 }
 void tflite_conv_row(OnnxCall& c) {
   set_products(c, onnx_channels_last(onnx_integer_conv(c, 0, 1, 2, 3, true)));
 }
 void tflite_matmul_row(OnnxCall& c) {
   const Tensor y = with_bias_codes(c, onnx_integer_matmul(c, 0, 1, 2, 3));
-  set_bounded(c, times_factor_once(y, c.x(5), c.x(6)));
+  tflite_set_bounded(c, times_factor_once(y, c.x(5), c.x(6)));
 }
 // The filter is [h, w, o, i]; input 7 has the sizes of the result.
 void tflite_conv_transpose_row(OnnxCall& c) {
@@ -172,8 +181,8 @@ void tflite_batch_matmul_row(OnnxCall& c) {
   if (c.attr("adj_x", 0)) a = a.transpose(-1, -2);
   if (c.attr("adj_y", 0)) b = b.transpose(-1, -2);
   const Tensor y = matmul(a, b).to(DType::i64);
-  if (c.type(0) != OnnxType::i16) return set_bounded(c, times_factor(c, y, "product"));
-  set_bounded(c, times_short_factor(y, known_number(f[0]), known_number(f[1])));
+  if (c.type(0) != OnnxType::i16) return tflite_set_bounded(c, times_factor(c, y, "product"));
+  tflite_set_bounded(c, tflite_times_short(y, f[0], f[1]));
 }
 
 template <int sign>
@@ -182,20 +191,43 @@ void tflite_add_row(OnnxCall& c) {
   const int64_t finer = c.attr("finer", 20);
   TD_CHECK(zeros.size() == 2 && finer >= 0 && finer < 31, Value, "its attributes are none");
   const int64_t step = int64_t{1} << finer;
-  const Tensor a = times_factor(c, code_less(c, 0, zeros[0]) * step, "a");
-  const Tensor b = times_factor(c, code_less(c, 1, zeros[1]) * step, "b");
-  set_bounded(c, times_factor(c, sign > 0 ? a + b : a - b, "sum"));
+  const Tensor a = times_factor(c, tflite_code_less(c, 0, zeros[0]) * step, "a");
+  const Tensor b = times_factor(c, tflite_code_less(c, 1, zeros[1]) * step, "b");
+  tflite_set_bounded(c, times_factor(c, sign > 0 ? a + b : a - b, "sum"));
 }
 void tflite_mul_row(OnnxCall& c) {
   const std::vector<int64_t> zeros = c.attr_ints("zeros", {0, 0});
   TD_CHECK(zeros.size() == 2, Value, "its attribute 'zeros' has {} entries", zeros.size());
-  set_bounded(c, times_factor(c, code_less(c, 0, zeros[0]) * code_less(c, 1, zeros[1]), "product"));
+  tflite_set_bounded(
+      c, times_factor(c, tflite_code_less(c, 0, zeros[0]) * tflite_code_less(c, 1, zeros[1]),
+                      "product"));
+}
+void tflite_squared_row(OnnxCall& c) {
+  const std::vector<int64_t> zeros = c.attr_ints("zeros", {0, 0});
+  const int64_t finer = c.attr("finer", 7);
+  TD_CHECK(zeros.size() == 2 && finer >= 0 && finer < 31, Value, "its attributes are none");
+  const int64_t step = int64_t{1} << finer;
+  const Tensor d = times_factor(c, tflite_code_less(c, 0, zeros[0]) * step, "a") -
+                   times_factor(c, tflite_code_less(c, 1, zeros[1]) * step, "b");
+  tflite_set_bounded(c, times_factor(c, d * d, "square"));
+}
+void tflite_prelu_row(OnnxCall& c) {
+  const std::vector<int64_t> zeros = c.attr_ints("zeros", {0, 0});
+  TD_CHECK(zeros.size() == 2, Value, "its attribute 'zeros' has {} entries", zeros.size());
+  const Tensor x = tflite_code_less(c, 0, zeros[0]), slope = tflite_code_less(c, 1, zeros[1]);
+  tflite_set_bounded(
+      c, where(x >= 0, times_factor(c, x, "factor"), times_factor(c, x * slope, "negative")));
+}
+// What codes stand for in steps of 1/256.
+void tflite_steps_row(OnnxCall& c) {
+  const Tensor x = tflite_code_less(c, 0, c.attr("from", 0)) * (int64_t{1} << 8);
+  c.set(0, times_factor(c, x, "factor"), OnnxType::i64);
 }
 void tflite_rescale_row(OnnxCall& c) {
-  const Tensor x = code_less(c, 0, c.attr("from", 0));
+  const Tensor x = tflite_code_less(c, 0, c.attr("from", 0));
   Tensor y = times_factor(c, c.attr("absolute", 0) ? abs(x) : x, "factor");
   if (c.attribute("negative")) y = where(x >= 0, y, times_factor(c, x, "negative"));
-  set_bounded(c, y);
+  tflite_set_bounded(c, y);
 }
 
 // Means of codes, halves rounded away from zero. A window at the border counts what it covers.
@@ -224,72 +256,95 @@ void tflite_lookup_row(OnnxCall& c) {
   c.set(0, tflite_entries(c.x(1), c.x(0).to(DType::i64), c.attr("first", 0)), c.type(1));
 }
 
+constexpr const char* kProducts = "auto_pad dilations group high low strides to zero";
+constexpr OnnxRow kTfliteRows[] = {
+    {kOnnxTflite, "Dequantize", 1, 0, tflite_dequantize, {1, 1, "axis scale zero"}},
+    {kOnnxTflite, "Quantize", 1, 0, tflite_quantize, {1, 1, "axis scale to zero"}},
+    {kOnnxTflite, "Conv", 1, 0, tflite_conv_row, {7, 1, kProducts}},
+    {kOnnxTflite, "MatMul", 1, 0, tflite_matmul_row, {7, 1, "high low to zero"}},
+    {kOnnxTflite, "Add", 1, 0, tflite_add_row<1>, {2, 1, "a b finer high low sum to zero zeros"}},
+    {kOnnxTflite, "Sub", 1, 0, tflite_add_row<-1>, {2, 1, "a b finer high low sum to zero zeros"}},
+    {kOnnxTflite, "Mul", 1, 0, tflite_mul_row, {2, 1, "high low product to zero zeros"}},
+    {kOnnxTflite,
+     "Rescale",
+     1,
+     0,
+     tflite_rescale_row,
+     {1, 1, "absolute factor from high low negative to zero"}},
+    {kOnnxTflite,
+     "AveragePool",
+     1,
+     0,
+     tflite_average_row,
+     {1, 1, "auto_pad high kernel_shape low strides to ~zero"}},
+    settings_from(7, {kOnnxTflite,
+                      "ConvTranspose",
+                      1,
+                      0,
+                      tflite_conv_transpose_row,
+                      {8, 1, "high low padding strides to zero"}}),
+    {kOnnxTflite,
+     "BatchMatMul",
+     1,
+     0,
+     tflite_batch_matmul_row,
+     {2, 1, "adj_x adj_y high low product to zero zeros"}},
+    {kOnnxTflite,
+     "SquaredDifference",
+     1,
+     0,
+     tflite_squared_row,
+     {2, 1, "a b finer high low square to zero zeros"}},
+    {kOnnxTflite,
+     "PRelu",
+     1,
+     0,
+     tflite_prelu_row,
+     {2, 1, "factor high low negative to zero zeros"}},
+    {kOnnxTflite, "Steps", 1, 0, tflite_steps_row, {1, 1, "factor from"}},
+    settings_from(1, {kOnnxTflite,
+                      "Reduce",
+                      1,
+                      0,
+                      tflite_reduce_row,
+                      {2, 1, "factor from high keep_dims low mean to zero"}}),
+    settings_from(1, {kOnnxTflite,
+                      "ReduceProd",
+                      1,
+                      0,
+                      tflite_reduce_prod_row,
+                      {2, 1, "factor from high keep_dims low to zero"}}),
+    {kOnnxTflite, "L2Norm", 1, 0, tflite_l2_norm_row, {1, 1, "from"}},
+    {kOnnxTflite, "Svdf", 1, 0, tflite_svdf_row, {5, 2, "first from high low rank second to zero"}},
+    {kOnnxTflite, "SoftmaxBytes", 1, 0, tflite_softmax_bytes_row, {2, 1, "to"}},
+    {kOnnxTflite, "Lookup", 1, 0, tflite_lookup_row, {2, 1, "first"}},
+    {kOnnxTflite, "Softmax", 1, 0, tflite_softmax_row, {3, 1, "factor"}},
+    {kOnnxTflite,
+     "Lstm",
+     1,
+     0,
+     tflite_lstm_row,
+     {19, 3, "cell_clip cell_power hidden hidden_zero projection zero"}},
+    settings_from(1, {kOnnxTflite,
+                      "ResizeBilinear",
+                      1,
+                      0,
+                      tflite_resize_row,
+                      {2, 1, "align_corners half_pixel_centers"}}),
+    {kOnnxTflite,
+     "Detections",
+     1,
+     0,
+     tflite_detections_row,
+     {3, 4,
+      "detections_per_class h_scale max_classes_per_detection max_detections "
+      "nms_iou_threshold nms_score_threshold "
+      "num_classes use_regular_nms w_scale x_scale y_scale"}},
+    settings_from(2, {kOnnxTflite, "DynamicUpdateSlice", 1, 0, tflite_update_row, {3, 1, ""}}),
+};
+
 }  // namespace
 
-std::span<const OnnxRow> onnx_tflite_rows() {
-  static constexpr const char* kProducts = "auto_pad dilations group high low strides to zero";
-  static constexpr OnnxRow kRows[] = {
-      {kOnnxTflite, "Dequantize", 1, 0, tflite_dequantize, {1, 1, "axis scale zero"}},
-      {kOnnxTflite, "Quantize", 1, 0, tflite_quantize, {1, 1, "axis scale to zero"}},
-      {kOnnxTflite, "Conv", 1, 0, tflite_conv_row, {7, 1, kProducts}},
-      {kOnnxTflite, "MatMul", 1, 0, tflite_matmul_row, {7, 1, "high low to zero"}},
-      {kOnnxTflite, "Add", 1, 0, tflite_add_row<1>, {2, 1, "a b finer high low sum to zero zeros"}},
-      {kOnnxTflite,
-       "Sub",
-       1,
-       0,
-       tflite_add_row<-1>,
-       {2, 1, "a b finer high low sum to zero zeros"}},
-      {kOnnxTflite, "Mul", 1, 0, tflite_mul_row, {2, 1, "high low product to zero zeros"}},
-      {kOnnxTflite,
-       "Rescale",
-       1,
-       0,
-       tflite_rescale_row,
-       {1, 1, "absolute factor from high low negative to zero"}},
-      {kOnnxTflite,
-       "AveragePool",
-       1,
-       0,
-       tflite_average_row,
-       {1, 1, "auto_pad high kernel_shape low strides to ~zero"}},
-      settings_from(7, {kOnnxTflite,
-                        "ConvTranspose",
-                        1,
-                        0,
-                        tflite_conv_transpose_row,
-                        {8, 1, "high low padding strides to zero"}}),
-      {kOnnxTflite,
-       "BatchMatMul",
-       1,
-       0,
-       tflite_batch_matmul_row,
-       {2, 1, "adj_x adj_y high low product to zero zeros"}},
-      {kOnnxTflite, "Lookup", 1, 0, tflite_lookup_row, {2, 1, "first"}},
-      {kOnnxTflite, "Softmax", 1, 0, tflite_softmax_row, {3, 1, "factor"}},
-      {kOnnxTflite,
-       "Lstm",
-       1,
-       0,
-       tflite_lstm_row,
-       {19, 3, "cell_clip cell_power hidden hidden_zero projection zero"}},
-      settings_from(1, {kOnnxTflite,
-                        "ResizeBilinear",
-                        1,
-                        0,
-                        tflite_resize_row,
-                        {2, 1, "align_corners half_pixel_centers"}}),
-      {kOnnxTflite,
-       "Detections",
-       1,
-       0,
-       tflite_detections_row,
-       {3, 4,
-        "h_scale max_classes_per_detection max_detections nms_iou_threshold nms_score_threshold "
-        "num_classes w_scale x_scale y_scale"}},
-      settings_from(2, {kOnnxTflite, "DynamicUpdateSlice", 1, 0, tflite_update_row, {3, 1, ""}}),
-  };
-  return kRows;
-}
+std::span<const OnnxRow> onnx_tflite_rows() { return kTfliteRows; }
 
 }  // namespace tandem::onnx

@@ -13,14 +13,13 @@ Tensor table_entries(const Tensor& table, const Tensor& x) {
   return tflite_entries(table, clamp(x, kFirstShort, kLastShort), kFirstShort).to(DType::i64);
 }
 
-/// The power of two of the highest bit of numbers from 1 to 2^31 - 1.
-Tensor highest_bit(const Tensor& v) {
+}  // namespace
+
+Tensor tflite_highest_bit(const Tensor& v) {
   const Tensor powers = arange(1, 31, 1, DType::i64);
   const Tensor limits = bitwise_left_shift(ones_like(powers), powers);
   return (v.unsqueeze(-1) >= limits).to(DType::i64).sum({-1});
 }
-
-}  // namespace
 
 void tflite_softmax_row(OnnxCall& c) {
   const std::vector<int64_t> f = c.attr_ints("factor", {0, 0});
@@ -28,7 +27,7 @@ void tflite_softmax_row(OnnxCall& c) {
   const Tensor x = c.x(0).to(DType::i64);
   const Tensor below = x - amax(x, IntList{-1}, true);
   const Tensor powers = table_entries(c.x(1), tflite_times_factor(below, f[0], f[1]) + kLastShort);
-  const Tensor sum = powers.sum(IntList{-1}, true), bit = highest_bit(sum);
+  const Tensor sum = powers.sum(IntList{-1}, true), bit = tflite_highest_bit(sum);
   // The sum as 1 to 2 times a power of two, of which the inverse is looked up.
   constexpr int64_t kWidth = 30, kLess = 14, kOne = 3 << 15;
   const Tensor part =

@@ -21,7 +21,8 @@ struct Rounded {
   std::vector<const OnnxNode*> nodes;  ///< that the operator stands for
 };
 
-/// A bound that a node sets: "Max" with 0, "Min" with 6, or what Relu and Clip mean.
+/// A bound that a node sets: "Max" with 0, "Min" with 6, or what Relu and Clip mean. The tighter
+/// one of two holds; false: one of them is not known.
 bool adds_bound(TfliteWriter& w, const OnnxNode& n, const std::string& value, float& low,
                 float& high) {
   const auto number = [&](size_t i, float otherwise) {
@@ -30,18 +31,20 @@ bool adds_bound(TfliteWriter& w, const OnnxNode& n, const std::string& value, fl
                ? w.tensor(n.inputs[i]).reshape({}).item<float>()
                : NAN;
   };
+  float least = -INFINITY, most = INFINITY;
   if (n.op == "Relu") {
-    low = std::max(low, 0.0f);
+    least = 0;
   } else if (n.op == "Clip") {
-    low = std::max(low, number(1, low));
-    high = std::min(high, number(2, high));
+    least = number(1, least);
+    most = number(2, most);
   } else if ((n.op == "Max" || n.op == "Min") && n.inputs.size() == 2) {
-    const float bound = number(n.inputs[0] == value ? 1 : 0, 0);
-    (n.op == "Max" ? low : high) = bound;
+    (n.op == "Max" ? least : most) = number(n.inputs[0] == value ? 1 : 0, NAN);
   } else {
     return false;
   }
-  return !std::isnan(low) && !std::isnan(high);
+  low = std::max(low, least);
+  high = std::min(high, most);
+  return !std::isnan(least) && !std::isnan(most);
 }
 
 std::optional<Rounded> rounding_of(TfliteWriter& w, const std::string& value) {
