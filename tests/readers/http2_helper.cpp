@@ -26,6 +26,7 @@ class EchoStream : public serve::HttpStream {
   bool on_loop() const override { return true; }
   void take(size_t bytes, size_t held) override { connection_.take(stream_, bytes, held); }
   size_t unsent() const override { return connection_.unsent(stream_); }
+  void nudge() override { connection_.nudge(stream_); }
 
  private:
   serve::Http2Connection& connection_;
