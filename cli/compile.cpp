@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tandem compile MODEL`: a model as C source for devices (`-o net.c`), as WebAssembly for browsers
-// (`--target wasm -o folder`), or with what phones want around it (`--target android`, `apple`).
+// (`--target wasm -o folder`), as a library with the functions of tandem_c.h (`--target mini`),
+// with what phones want around it (`--target android`, `apple`), or as C++ source to work on
+// (`cpp`).
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -11,8 +13,10 @@
 #include "cli/model_internal.h"
 #include "tandem/base/files/file.h"
 #include "tandem/base/files/folder.h"
+#include "tandem/edge/mini.h"
 #include "tandem/edge/phone.h"
 #include "tandem/edge/wasm.h"
+#include "tandem/recipe/cpp_source.h"
 
 namespace tandem::cli {
 namespace {
@@ -65,11 +69,16 @@ CompiledModel compile_to_wasm(const CompileVerbOptions& o) {
   return c;
 }
 
-CompiledModel compile_for_phones(const CompileVerbOptions& o) {
-  CompiledModel c = compile_as_c(o.choice);
+edge::FolderFiles folder_for(const CompileVerbOptions& o, const edge::EdgeSource& net) {
+  if (o.target == "mini") return edge::write_mini(net);
   const edge::PhoneOptions options{.package = o.package};
-  const edge::FolderFiles files = o.target == "android" ? edge::write_android(c.net, options)
-                                                        : edge::write_apple(c.net, options);
+  return o.target == "android" ? edge::write_android(net, options)
+                               : edge::write_apple(net, options);
+}
+
+CompiledModel compile_to_folder(const CompileVerbOptions& o) {
+  CompiledModel c = compile_as_c(o.choice);
+  const edge::FolderFiles files = folder_for(o, c.net);
   fmt::print("{}:\n", o.out);
   for (const auto& [name, text] : files) {
     const std::filesystem::path file = std::filesystem::path(o.out) / name;
@@ -84,6 +93,15 @@ CompiledModel compile_for_phones(const CompileVerbOptions& o) {
   return c;
 }
 
+void compile_to_cpp(const CompileVerbOptions& o, bool& random_weights) {
+  TD_CHECK(!o.choice.with_preparation, Value,
+           "--with-preparation is for models that run alone, not for C++ source\nLeave it out.");
+  const recipe::CppFile r = recipe::write_cpp(o.choice.model, o.out, {.shapes = o.choice.shapes});
+  fmt::print("{} and {}: {} layers, {} classes, {} calls of functions\n", r.header, r.weights,
+             r.layers, r.classes, r.calls);
+  random_weights = r.random_weights;
+}
+
 }  // namespace
 
 void add_compile(CLI::App& app, int& code) {
@@ -94,16 +112,21 @@ void add_compile(CLI::App& app, int& code) {
                          "  tandem compile model.onnx --shapes x:1x3x32x32 -o net.c\n"
                          "  tandem compile runs/digits-cnn --target wasm -o web\n"
                          "  tandem compile runs/fsdd-cnn --with-preparation --target wasm -o web\n"
+                         "  tandem compile runs/digits-cnn --target cpp -o net.h\n"
+                         "  tandem compile runs/digits-cnn --target mini -o mini\n"
                          "  tandem compile runs/digits-cnn --target android -o android");
   auto o = std::make_shared<CompileVerbOptions>();
   verb->add_option("model", o->choice.model.model,
                    "A run's folder, an ONNX or TFLite file, or a model's name")
       ->required();
-  verb->add_option("-o,--output", o->out, "The C file, its header lies beside it; or the folder")
+  verb->add_option("-o,--output", o->out,
+                   "The C file, its header lies beside it; the C++ header; or the folder")
       ->required();
   verb->add_option("--target", o->target,
-                   "c99, wasm (by clang), android (Java, JNI, AAR) or apple (Swift, xcframework)")
-      ->check(CLI::IsMember({"c99", "wasm", "android", "apple"}));
+                   "c99, cpp (an nn::Module to read and change, and its weights), wasm (by clang), "
+                   "mini (a library with the functions of tandem_c.h), android (Java, JNI, AAR) "
+                   "or apple (Swift, xcframework)")
+      ->check(CLI::IsMember({"c99", "cpp", "wasm", "mini", "android", "apple"}));
   verb->add_option("--package", o->package,
                    "Of android: the package of the Java class (net.tandem)");
   verb->add_option("--shapes", o->choice.shapes,
@@ -115,10 +138,16 @@ void add_compile(CLI::App& app, int& code) {
   add_model_options(*verb, o->choice.model);
   verb->callback([&code, o] {
     init();
-    const CompiledModel c = o->target == "wasm"  ? compile_to_wasm(*o)
-                            : o->target == "c99" ? compile_to_c(*o)
-                                                 : compile_for_phones(*o);
-    if (c.model.random_weights)
+    bool random = false;
+    if (o->target == "cpp") {
+      compile_to_cpp(*o, random);
+    } else {
+      const CompiledModel c = o->target == "wasm"  ? compile_to_wasm(*o)
+                              : o->target == "c99" ? compile_to_c(*o)
+                                                   : compile_to_folder(*o);
+      random = c.model.random_weights;
+    }
+    if (random)
       fmt::print(stderr, "no --weights: the values are the initial ones, drawn at random\n");
     code = 0;
   });

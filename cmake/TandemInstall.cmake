@@ -8,7 +8,10 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Tandem")
 install(TARGETS tandem_shared EXPORT TandemTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/tandem/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tandem"
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN "*_internal*" EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN "*_internal*" EXCLUDE
+  PATTERN "tandem_c.h" EXCLUDE)
+# The header for C is found without those for C++ beside it.
+install(FILES "${CMAKE_SOURCE_DIR}/tandem/tandem_c.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 if(TANDEM_HAVE_ONEDNN)
   install(FILES "${TANDEM_ONEDNN_FILE}" DESTINATION "${CMAKE_INSTALL_LIBDIR}"
@@ -35,7 +38,9 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/TandemConfig.cmake"
 
 file(RELATIVE_PATH TANDEM_PC_PREFIX
   "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
-configure_file("${CMAKE_CURRENT_LIST_DIR}/tandem.pc.in" "${CMAKE_CURRENT_BINARY_DIR}/tandem.pc"
-  @ONLY)
-install(FILES "${CMAKE_CURRENT_BINARY_DIR}/tandem.pc"
-  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+foreach(name IN ITEMS tandem tandem_c)
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in" "${CMAKE_CURRENT_BINARY_DIR}/${name}.pc"
+    @ONLY)
+  install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${name}.pc"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endforeach()

@@ -194,9 +194,18 @@ struct IntegerProduct {
       sums.push_back(std::llround(x.zero[0] * v));
     return sums;
   }
+  // A constant matrix [k, n] as [n, k], so that products are dot products; else the codes.
+  ValueId rows_of_weights(Rewrite& r) const {
+    const compiler::Value& value = r.program().values[w.codes];
+    if (instr.op != &op::matmul || turned || value.origin != compiler::Origin::constant)
+      return w.codes;
+    const Tensor codes = r.program().constants[static_cast<size_t>(value.index)];
+    return r.program().add_constant(codes.t().contiguous());
+  }
   // The sums with the bias, which i32 holds, in i64.
   ValueId sums(Rewrite& r) const {
-    std::vector<ValueId> args = {x.codes, w.codes};
+    const ValueId rows = rows_of_weights(r);
+    std::vector<ValueId> args = {x.codes, rows};
     const std::vector<int64_t> off = zero_sums(r);
     const ValueId x_zero = off.empty() ? zero_of(r, x) : kNone, w_zero = zero_of(r, w);
     for (const ValueId z : {x_zero, w_zero})
@@ -214,10 +223,11 @@ struct IntegerProduct {
       size_t k = 2;
       const Tensor zx = x_zero == kNone ? Tensor() : in[k++];
       const Tensor zw = w_zero == kNone ? Tensor() : in[k++];
-      const Tensor sum = instr.op == &op::conv
-                             ? conv_integer(in[0], in[1], zx, zw,
-                                            *static_cast<const ConvAttrs*>(instr.attrs.get()))
-                             : matmul_integer(in[0], turned ? in[1].t() : in[1], zx, zw);
+      const Tensor sum =
+          instr.op == &op::conv
+              ? conv_integer(in[0], in[1], zx, zw,
+                             *static_cast<const ConvAttrs*>(instr.attrs.get()))
+              : matmul_integer(in[0], turned || rows != w.codes ? in[1].t() : in[1], zx, zw);
       return (adds ? sum + in[k] : sum).to(DType::i64);
     });
   }
@@ -463,7 +473,7 @@ void on_codes(Rewrite& r) {
   const Instr* maker = r.maker(from);
   if (!maker || !maker->op || maker->out[0] != from) return;
   const auto to = CodeStep::of(r, Instr(r.root()));
-  if (!to || !to->is_one()) return;
+  if (!to || !to->is_one() || !to->is_byte()) return;  // codes of 16 bits stay with floats
   const OpDef* op = maker->op;
   for (const OnCodes& rule : kOnCodes)
     if (rule.op == op && rule.apply(r, *to, from)) return;

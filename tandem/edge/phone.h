@@ -4,14 +4,10 @@
 // `tandem compile --target android` and `--target apple` write these to a folder.
 #pragma once
 
-#include <utility>
-
 #include "tandem/edge/edge.h"
+#include "tandem/edge/folder_files.h"
 
 namespace tandem::edge {
-
-/// Files by their path in the folder, with their text.
-using FolderFiles = std::vector<std::pair<std::string, std::string>>;
 
 struct PhoneOptions {
   std::string name = "net";            ///< that of EdgeOptions
@@ -20,7 +16,8 @@ struct PhoneOptions {
 
 /// A module for Gradle (build.gradle, CMakeLists.txt, manifest), a class in Java whose run() takes
 /// and gives arrays, its half in C over JNI, and make_aar.sh, which makes NAME.aar with the NDK and
-/// a JDK alone. Throws Value for a package that is no Java name.
+/// a JDK alone. The library exports the functions of tandem_c.h for this net as well. Throws Value
+/// for a package that is no Java name.
 TD_API FolderFiles write_android(const EdgeSource& net, const PhoneOptions& options = {});
 
 /// A Swift package: the C file as a module with its module map, a class in Swift over it, and

@@ -65,16 +65,20 @@ inline int column_dimension(const OpDef& product, int rank) {
 std::string write_sum_loop(const SumLoop& then, const std::string& sum, const std::string& column,
                            int dimension, Lines& to);
 
-/// Functions that a body may call (rows/functions.cpp): dot products of two columns of 16-bit taps
-/// (`x, w, n, sums`), of codes and of floats (`x, w, n`), the pieces of convolutions of floats, and
-/// Fourier transforms (`x, scratch, roots, n`).
-inline constexpr const char *kDotsOfTaps = "tdm_dots_i16", *kDotOfBytes = "tdm_dot_u8",
-                            *kDotOfSigned = "tdm_dot_i8", *kDotOfFloats = "tdm_dot_f32",
-                            *kDotOfDoubles = "tdm_dot_f64", *kConvBlock = "tdm_conv_block",
-                            *kGatherTaps = "tdm_gather_taps", *kFftOfFloats = "tdm_fft_f32",
-                            *kFftOfDoubles = "tdm_fft_f64";
+/// Functions that a body may call (rows/functions.cpp): dot products of up to four rows of weights
+/// with two columns of 16-bit taps, or with codes (`x, w, n, rows, sums`); the sums of all taps at
+/// the places of a plane (`x, w, shape, places, sums`); dot products of floats (`x, w, n`), the
+/// pieces of convolutions of floats, and Fourier transforms (`x, scratch, roots, n`).
+inline constexpr const char *kDotsOfTaps = "tdm_dots_i16", *kPlaneOfTaps = "tdm_plane_i16",
+                            *kDotsOfBytes = "tdm_dots_u8", *kDotsOfSigned = "tdm_dots_i8",
+                            *kDotOfFloats = "tdm_dot_f32", *kDotOfDoubles = "tdm_dot_f64",
+                            *kConvBlock = "tdm_conv_block", *kGatherTaps = "tdm_gather_taps",
+                            *kFftOfFloats = "tdm_fft_f32", *kFftOfDoubles = "tdm_fft_f64";
 /// The dot product of elements of this type.
 const char* dot_of(DType t);
+/// Opens a loop over four rows of weights at a time, from `first` on, with `sums` for them. The
+/// result is how many rows there are, as text.
+std::string open_rows_of_weights(int64_t rows, Lines& t);
 /// The text of those that `text` calls.
 std::string functions_for(const std::string& text);
 

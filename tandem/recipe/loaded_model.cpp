@@ -21,6 +21,7 @@
 #include "tandem/onnx/summary.h"
 #include "tandem/onnx/tensorflow.h"
 #include "tandem/ops/ops.h"
+#include "tandem/recipe/graph_model_internal.h"
 #include "tandem/recipe/open_run.h"
 #include "tandem/weights/formats.h"
 #include "tandem/weights/weights.h"
@@ -215,8 +216,14 @@ void set_image_size(ModelPort& p, int64_t size) {
 
 LoadedModel from_onnx(const ModelSource& a) {
   TD_CHECK(a.weights.empty(), Value, "'{}' holds its own weights\nLeave out --weights.", a.model);
-  auto runner = std::make_shared<onnx::OnnxRunner>(
-      onnx::OnnxModel::load(a.model, {.signature = a.signature, .device = a.device}));
+  return graph_model(onnx::OnnxModel::load(a.model, {.signature = a.signature, .device = a.device}),
+                     a);
+}
+
+}  // namespace
+
+LoadedModel graph_model(onnx::OnnxModel graph, const ModelSource& a) {
+  auto runner = std::make_shared<onnx::OnnxRunner>(std::move(graph));
   const onnx::OnnxModel& model = runner->model();
   LoadedModel m;
   for (const onnx::OnnxPort& p : model.inputs()) {
@@ -233,10 +240,9 @@ LoadedModel from_onnx(const ModelSource& a) {
   m.run = [runner](const std::vector<Tensor>& in) { return runner->model()(in); };
   m.runner = std::move(runner);
   m.from_file = true;
+  run_on(m, a.device);
   return m;
 }
-
-}  // namespace
 
 bool is_onnx(const std::string& model) { return model.ends_with(".onnx"); }
 bool is_graph_file(const std::string& model) {
@@ -258,9 +264,8 @@ bool is_model(const std::string& model) {
 }
 
 LoadedModel load_model(const ModelSource& a) {
-  LoadedModel m = is_graph_file(a.model) ? from_onnx(a)
-                  : is_folder(a.model)   ? from_folder(a)
-                                         : from_registry(a);
+  if (is_graph_file(a.model)) return from_onnx(a);
+  LoadedModel m = is_folder(a.model) ? from_folder(a) : from_registry(a);
   run_on(m, a.device);
   return m;
 }

@@ -141,6 +141,21 @@ TEST_F(Tool, WritesModelsAsC) {
   }
 }
 
+TEST_F(Tool, WritesModelsAsModules) {
+  const std::string dir = ::testing::TempDir() + "cli_cpp/";
+  std::filesystem::create_directories(dir);
+  const Result r = tool("compile lenet --target cpp -o " + dir + "nn.h 2>/dev/null");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_TRUE(has(r.text, "nn.safetensors: 5 layers, 1 classes, 7 calls of functions")) << r.text;
+  const std::string text = tandem::read_file(dir + "nn.h");
+  EXPECT_TRUE(has(text, "namespace nn_net {")) << text;  // nn is Tandem's
+  EXPECT_TRUE(has(text, "    x = relu(conv1(x));\n")) << text;
+  EXPECT_EQ(tandem::load(dir + "nn.safetensors").size(), 10u);
+  const Result e = tool("compile lenet --target cpp -o " + dir + "net.c 2>&1");
+  EXPECT_EQ(e.code, 1) << e.text;
+  EXPECT_TRUE(has(e.text, "is not the name of a C++ header")) << e.text;
+}
+
 TEST_F(Tool, WritesModelsForBrowsersAndMeasuresThem) {
   const std::string dir = ::testing::TempDir() + "cli_web";
   const Result e = tool("inspect lenet --edge 2>/dev/null");

@@ -204,5 +204,54 @@ TEST(EdgeIntegers, EveryProcessorGivesTheCodesOfTheNet) {
   if (!missing.empty()) GTEST_SKIP() << "compared natively alone; not found:" << missing;
 }
 
+// Activations of 16 bits stay in floats. All numbers are small multiples of powers of two, whose
+// sums are exact: C gives the codes of eager code, bounds and padding among them.
+TEST(EdgeIntegers, CodesOf16BitsAreComputedInFloats) {
+  init();
+  manual_seed(12);
+  NoGradGuard no_grad;
+  const Buffer w((rand({4, 3, 3, 3}) * 254 - 127).to(DType::i8));
+  const auto filtered = [=](const Tensor& x) {
+    return conv(x, dequantize_linear(w, step(1.0 / 64)), {}, conv_attrs(1, 1, 1));
+  };
+  const std::pair<const char*, std::function<Tensor(const Tensor&)>> nets[] = {
+      {"relu", [=](const Tensor& x) { return relu(filtered(x)); }},
+      {"clamp", [=](const Tensor& x) { return clamp(filtered(x), -20.25, 31.5); }},
+      {"relu6", [=](const Tensor& x) { return relu6(filtered(x)); }},
+      {"pad",
+       [=](const Tensor& x) {
+         return pad(filtered(x), {1, 0, 0, 2}, "constant", -9.5);
+       }},
+      {"max", [=](const Tensor& x) { return max_pool2d(filtered(x), 2); }},
+  };
+  const Shape shape{1, 3, 6, 5};
+  const Tensor x[] = {(rand(shape) * 1000 - 500).to(DType::i16)};
+  const std::string folder = PrivateFolder::temporary("codes16").path();
+  for (const auto& [what, net] : nets) {
+    const auto forward = [&net = net](std::span<const Tensor> in) {
+      const Tensor zero = full({}, 0, DType::i16);
+      const Tensor y = net(dequantize_linear(in[0], step(1.0 / 256), zero));
+      return std::vector{quantize_linear(y, step(1.0 / 32), zero, 1, DType::i16)};
+    };
+    const Tensor want = forward(x)[0].contiguous();
+    const edge::EdgePort in{"x", Spec(DType::i16, shape)};
+    const edge::EdgeSource c = edge::write_c99(forward, {&in, 1}, {}, {.name = "net"});
+    write_file(folder + "/net.c", c.source);
+    write_file(folder + "/net.h", c.header);
+    std::string numbers;
+    for (const double v : x[0].to_vector<double>()) numbers += fmt::format("{},", v);
+    write_file(folder + "/main.c",
+               fmt::format("#include <stdio.h>\n#include \"net.h\"\nstatic const int16_t x[] = "
+                           "{{{0}}};\nint main(void) {{\n  int16_t y[{1}];\n  net_run(x, y);\n"
+                           "  for (int i = 0; i < {1}; ++i) printf(\"%d \", y[i]);\n  return "
+                           "0;\n}}\n",
+                           numbers, want.numel()));
+    std::string expected;
+    for (const double v : want.to_vector<double>()) expected += fmt::format("{} ", v);
+    EXPECT_EQ(printed(folder, "cc -ffp-contract=off", ""), expected) << what;
+  }
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -143,6 +143,7 @@ TEST(EdgePhone, TheScriptMakesAnAar) {
   EXPECT_EQ(machine("x86_64"), 62);
   const std::string library = read_file(p.path + "/jni/arm64-v8a/libnet_jni.so");
   EXPECT_NE(library.find("Java_net_tandem_Net_runIn"), std::string::npos);
+  EXPECT_NE(library.find("tandem_load_memory"), std::string::npos);  // of tandem_c.h
 }
 
 TEST(EdgePhone, TheScriptMakesAnXcframework) {
@@ -166,13 +167,18 @@ TEST(EdgePhone, TheScriptMakesAnXcframework) {
                 std::string(processors).find(processor) != std::string::npos)
           << p.said();
     EXPECT_TRUE(std::filesystem::exists(p.path + "/" + at + "Headers/module.modulemap"));
+    EXPECT_TRUE(std::filesystem::exists(p.path + "/" + at + "Headers/tandem_c.h"));
+    EXPECT_NE(read_file(p.path + "/" + at + "libnet.a").find("_tandem_load_memory"),
+              std::string::npos);
   }
   // The module as Swift's compiler sees it: clang imports it.
-  write_file(p.path + "/use.m",
-             "@import CNet;\nint use(void *a, const int64_t *c, const float *x, float *y, int64_t "
-             "*n) { return net_run_in(a, c, x, y, n) + NET_ARENA_BYTES; }\n");
+  write_file(
+      p.path + "/use.m",
+      "@import CNet;\n@import CNetTandem;\ntandem_status end(tandem_model *m) { return "
+      "tandem_free(m); }\nint use(void *a, const int64_t *c, const float *x, float *y, int64_t "
+      "*n) { return net_run_in(a, c, x, y, n) + NET_ARENA_BYTES; }\n");
   EXPECT_EQ(p.shell("clang -Werror -fmodules -fmodules-cache-path=cache -fsyntax-only "
-                    "-ISources/CNet/include use.m"),
+                    "-ISources/CNet/include -ISources/CNetTandem/include use.m"),
             0)
       << p.said();
 }

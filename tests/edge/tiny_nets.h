@@ -3,6 +3,8 @@
 // with random weights.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <vector>
 
@@ -66,6 +68,34 @@ inline Tensor autoencoder(CodeLayers& l, Tensor x) {
   return x;
 }
 
+// Whether a person is in sight: MobileNet of a quarter of the width, x [1, 3, 96, 96].
+inline Tensor mobilenet(CodeLayers& l, Tensor x) {
+  x = l.conv3(x, 8, 2);
+  for (const auto& [out, stride] : {std::pair{16, 1},
+                                    {32, 2},
+                                    {32, 1},
+                                    {64, 2},
+                                    {64, 1},
+                                    {128, 2},
+                                    {128, 1},
+                                    {128, 1},
+                                    {128, 1},
+                                    {128, 1},
+                                    {128, 1},
+                                    {256, 2},
+                                    {256, 1}})
+    x = l.conv(l.conv(x, conv_attrs(stride, 1, x.size(1)), x.size(1), 3, 3), conv_attrs(1, 0, 1),
+               out, 1, 1);
+  return l.dense(codes_of(mean(x, {2, 3})), 2);
+}
+
+// Digits: x [1, 1, 28, 28].
+inline Tensor lenet(CodeLayers& l, Tensor x) {
+  x = codes_of(max_pool2d(l.conv(x, conv_attrs(1, 2, 1), 6, 5, 5), 2));
+  x = codes_of(max_pool2d(l.conv(x, conv_attrs(1, 0, 1), 16, 5, 5), 2));
+  return l.dense(l.dense(l.dense(codes_of(x.reshape({1, -1})), 120), 84), 10);
+}
+
 /// A net, and the most memory that its device has for all that a call works in, and for code.
 struct TinyNet {
   const char* name;
@@ -77,6 +107,12 @@ inline const TinyNet kTinyNets[] = {
     {"ds_cnn", {1, 1, 49, 10}, ds_cnn, 24 << 10, 16 << 10},
     {"resnet8", {1, 3, 32, 32}, resnet8, 56 << 10, 16 << 10},
     {"autoencoder", {1, 640}, autoencoder, 2 << 10, 16 << 10},
+};
+
+/// Nets whose time alone is of interest.
+inline const TinyNet kTimedNets[] = {
+    {"mobilenet", {1, 3, 96, 96}, mobilenet, 0, 0},
+    {"lenet", {1, 1, 28, 28}, lenet, 0, 0},
 };
 
 /// The net as C.
@@ -91,6 +127,17 @@ inline edge::EdgeSource tiny_source(const TinyNet& n) {
   forward(made);  // makes the weights
   const edge::EdgePort in{"x", Spec(DType::u8, n.input)};
   return edge::write_c99(forward, {&in, 1}, {}, {.name = n.name});
+}
+
+/// codes.h: names of the net's function and of the number of its results, and random codes x.
+inline std::string codes_header(const TinyNet& n, const edge::EdgeSource& c) {
+  const Tensor x = (rand(n.input) * 255).to(DType::u8);
+  std::string s = fmt::format(
+      "#include \"{0}.h\"\n#define NET_RUN {0}_run\n#define NET_OUT {1}\nstatic const uint8_t "
+      "x[{2}] = {{",
+      n.name, c.outputs[0].spec.shape.numel().value(), x.numel());
+  for (const double v : x.to_vector<double>()) s += fmt::format("{},", v);
+  return s + "};\n";
 }
 
 }  // namespace tandem

@@ -67,6 +67,11 @@ writeFileSync('y.bin', net.run({ x }).output0);
 const worker = await NetWorker.load();
 writeFileSync('worker.bin', (await worker.run({ x: [...x] })).output0);
 worker.close();
+try { await worker.run({ x }); } catch (e) { said.push(e.message); }
+// What cannot be loaded leaves no worker, which would keep node from its end.
+const empty = new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]));
+try { await NetWorker.load(empty); } catch (e) { said.push(e.message); }
+writeFileSync('said.txt', said.join('\n'));
 )JS";
 
 std::string native_bytes(const WebFolder& f, const Tensor& x, size_t n) {
@@ -96,7 +101,7 @@ TEST(EdgeWasm, HasTheBitsOfNativeCode) {
   const Tensor x = randn({2, 3, 8, 8});
   f.put("x.bin", std::string(static_cast<const char*>(x.data_ptr()), 2 * 3 * 64 * sizeof(float)));
   f.put("run.mjs", kNodeScript);
-  ASSERT_EQ(f.shell("node run.mjs"), 0);
+  ASSERT_EQ(f.shell("timeout 60 node run.mjs"), 0);
   const std::string y = read_file(f.path + "/y.bin");
   EXPECT_EQ(y, native_bytes(f, x, 22));
   EXPECT_EQ(y, read_file(f.path + "/worker.bin"));
@@ -105,7 +110,9 @@ TEST(EdgeWasm, HasTheBitsOfNativeCode) {
             "TypeError: there is no input 'z'; the inputs are x\n"
             "RangeError: input 'x' is float32[2, 3, 8, 8]: a Float32Array of 384; got 383\n"
             "TypeError: input 'x' is float32[2, 3, 8, 8]: a Float32Array of 384; got Int8Array\n"
-            "CompileError");
+            "CompileError\n"
+            "the worker was closed\n"
+            "this module was not written by `tandem compile --target wasm`");
 }
 
 // What `expression` gives on a page of the folder once it is true; "" and the reason if it never

@@ -70,6 +70,7 @@ const std::vector<Crafted>& crafted_files();
 void add_crafted_models(std::vector<Crafted>& all);
 void add_crafted_tensorflow(std::vector<Crafted>& all);
 void add_crafted_tflite(std::vector<Crafted>& all);
+void add_crafted_tfjs(std::vector<Crafted>& all);
 
 /// Small valid ONNX models, and models of TFLite.
 std::vector<std::string> onnx_seeds();
@@ -96,6 +97,9 @@ void mutate_grpc_call(std::string& s, Random& random);
 /// A path, a line feed and a body.
 std::vector<std::string> rest_call_seeds();
 void read_rest_call(std::string_view bytes);
+/// Calls of tandem_c.h.
+std::vector<std::string> c_call_seeds();
+void read_c_calls(std::string_view bytes);
 std::vector<std::string> ebnf_seeds();
 void read_ebnf(std::string_view bytes);
 /// A model's serve.yaml, and its ensemble put together of small models.

@@ -534,6 +534,7 @@ constexpr Reader kReaders[] = {
     {"json_tensor", json_tensor_seeds, read_json_tensor, nullptr, mutate_text, true},
     {"grpc_call", grpc_call_seeds, read_grpc_call, nullptr, mutate_grpc_call, true},
     {"rest_call", rest_call_seeds, read_rest_call, nullptr, mutate_text, true},
+    {"c_api", c_call_seeds, read_c_calls, nullptr, nullptr, true},
     {"ebnf", ebnf_seeds, read_ebnf, nullptr, mutate_text, true},
     {"serve_settings", serve_settings_seeds, read_serve_settings, nullptr, mutate_text, true},
     {"text_proto", text_proto_seeds, read_text_proto, nullptr, mutate_text},

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "tandem/base/error.h"
+#include "tandem/edge/mini/mini_internal.h"
 #include "tandem/edge/phone/android_internal.h"
 #include "tandem/edge/phone/phone_internal.h"
 #include "tandem/edge/text_internal.h"
@@ -132,16 +133,20 @@ FolderFiles write_android(const EdgeSource& net, const PhoneOptions& o) {
   const auto manifest = [&](const std::string& attributes, const char* content) {
     return filled(kAndroidManifest, {{"ATTRIBUTES", attributes}, {"CONTENT", content}});
   };
-  return {{"build.gradle", with_names(kAndroidGradle)},
-          {"make_aar.sh", with_names(kAndroidScript)},
-          {"AndroidManifest.xml", manifest(fmt::format(" package=\"{}\"", o.package),
-                                           "<uses-sdk android:minSdkVersion=\"21\"/>")},
-          {main + "AndroidManifest.xml", manifest("", "")},
-          {main + "cpp/CMakeLists.txt", with_names(kAndroidCmake)},
-          {cpp + ".c", without_arena(net, o)},
-          {cpp + ".h", net.header},
-          {cpp + "_jni.c", jni_source(net, o)},
-          {fmt::format("{}java/{}/{}.java", main, folder, class_name(o.name)), java_class(net, o)}};
+  FolderFiles files = {
+      {"build.gradle", with_names(kAndroidGradle)},
+      {"make_aar.sh", with_names(kAndroidScript)},
+      {"AndroidManifest.xml", manifest(fmt::format(" package=\"{}\"", o.package),
+                                       "<uses-sdk android:minSdkVersion=\"21\"/>")},
+      {main + "AndroidManifest.xml", manifest("", "")},
+      {main + "cpp/CMakeLists.txt", with_names(kAndroidCmake)},
+      {cpp + ".c", without_arena(net, o)},
+      {cpp + ".h", net.header},
+      {cpp + "_jni.c", jni_source(net, o)},
+      {fmt::format("{}java/{}/{}.java", main, folder, class_name(o.name)), java_class(net, o)}};
+  for (auto& [name, text] : mini_files(net, o.name))
+    files.emplace_back(main + "cpp/" + name, std::move(text));
+  return files;
 }
 
 }  // namespace tandem::edge

@@ -27,7 +27,7 @@ inline constexpr const char* kAndroidManifest =
 inline constexpr const char* kAndroidCmake = R"T(# SPDX-License-Identifier: Apache-2.0
 cmake_minimum_required(VERSION 3.18)
 project(@NAME@_jni C)
-add_library(@NAME@_jni SHARED @NAME@.c @NAME@_jni.c)
+add_library(@NAME@_jni SHARED @NAME@.c @NAME@_jni.c tandem_mini.c)
 target_compile_options(@NAME@_jni PRIVATE -std=c99 -O3 -ffp-contract=off -fvisibility=hidden)
 target_link_options(@NAME@_jni PRIVATE -Wl,-z,max-page-size=16384)
 )T";
@@ -43,7 +43,8 @@ for abi in arm64-v8a:aarch64-linux-android armeabi-v7a:armv7a-linux-androideabi 
   to=aar/jni/${abi%%:*}
   mkdir -p "$to"
   "$bin/clang" "--target=${abi#*:}21" -std=c99 -O3 -ffp-contract=off -fvisibility=hidden -fPIC -shared \
-    -Wl,-z,max-page-size=16384 -o "$to/lib@NAME@_jni.so" src/main/cpp/@NAME@.c src/main/cpp/@NAME@_jni.c
+    -Wl,-z,max-page-size=16384 -o "$to/lib@NAME@_jni.so" src/main/cpp/@NAME@.c src/main/cpp/@NAME@_jni.c \
+    src/main/cpp/tandem_mini.c
 done
 javac --release 8 -Xlint:-options -d classes $(find src/main/java -name '*.java')
 jar cf aar/classes.jar -C classes .

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "tandem/edge/mini/mini_internal.h"
 #include "tandem/edge/phone/apple_internal.h"
 #include "tandem/edge/phone/phone_internal.h"
 #include "tandem/edge/text_internal.h"
@@ -109,7 +110,8 @@ std::string library(const std::string& name, const char* folder, const char* pla
 }  // namespace
 
 FolderFiles write_apple(const EdgeSource& net, const PhoneOptions& o) {
-  const std::string c = class_name(o.name), sources = "Sources/C" + c + "/";
+  const std::string c = class_name(o.name), sources = "Sources/C" + c + "/",
+                    mini = "Sources/C" + c + "Tandem/";
   const auto with_names = [&](const char* text) {
     return filled(text, {{"NAME", o.name}, {"CLASS", c}});
   };
@@ -117,14 +119,19 @@ FolderFiles write_apple(const EdgeSource& net, const PhoneOptions& o) {
       library(o.name, "ios-arm64", "ios", "", {"arm64"}) +
       library(o.name, "ios-arm64_x86_64-simulator", "ios", "simulator", {"arm64", "x86_64"}) +
       library(o.name, "macos-arm64_x86_64", "macos", "", {"arm64", "x86_64"});
-  return {{"Package.swift", with_names(kApplePackage)},
-          {"make_xcframework.sh", with_names(kAppleScript)},
-          {c + ".xcframework/Info.plist", filled(kApplePlist, {{"LIBRARIES", libraries}})},
-          // Swift packages have no way to say so by a flag and still be a dependency.
-          {sources + o.name + ".c", "#pragma STDC FP_CONTRACT OFF\n" + without_arena(net, o)},
-          {sources + "include/" + o.name + ".h", net.header},
-          {sources + "include/module.modulemap", with_names(kAppleModuleMap)},
-          {"Sources/" + c + "/" + c + ".swift", swift_class(net, o)}};
+  FolderFiles files = {
+      {"Package.swift", with_names(kApplePackage)},
+      {"make_xcframework.sh", with_names(kAppleScript)},
+      {c + ".xcframework/Info.plist", filled(kApplePlist, {{"LIBRARIES", libraries}})},
+      // Swift packages have no way to say so by a flag and still be a dependency.
+      {sources + o.name + ".c", "#pragma STDC FP_CONTRACT OFF\n" + without_arena(net, o)},
+      {sources + "include/" + o.name + ".h", net.header},
+      {sources + "include/module.modulemap", with_names(kAppleModuleMap)},
+      {mini + "include/module.modulemap", with_names(kAppleCModuleMap)},
+      {"Sources/" + c + "/" + c + ".swift", swift_class(net, o)}};
+  for (auto& [name, text] : mini_files(net, o.name))
+    files.emplace_back(mini + (name == "tandem_c.h" ? "include/" : "") + name, std::move(text));
+  return files;
 }
 
 }  // namespace tandem::edge

@@ -10,15 +10,25 @@ import PackageDescription
 
 let package = Package(
   name: "@CLASS@",
-  products: [.library(name: "@CLASS@", targets: ["@CLASS@"])],
+  products: [
+    .library(name: "@CLASS@", targets: ["@CLASS@"]),
+    .library(name: "@CLASS@Tandem", targets: ["C@CLASS@Tandem"]),  // tandem_c.h, for one net of a program
+  ],
   targets: [
     .target(name: "C@CLASS@"),
+    .target(name: "C@CLASS@Tandem", dependencies: ["C@CLASS@"]),
     .target(name: "@CLASS@", dependencies: ["C@CLASS@"]),
   ])
 )T";
 
 inline constexpr const char* kAppleModuleMap = R"T(module C@CLASS@ {
   header "@NAME@.h"
+  export *
+}
+)T";
+
+inline constexpr const char* kAppleCModuleMap = R"T(module C@CLASS@Tandem {
+  header "tandem_c.h"
   export *
 }
 )T";
@@ -80,14 +90,16 @@ slice() { # folder, then targets
   shift
   thin=
   for target; do
-    "${clang:-clang}" --target=$target -ffreestanding -std=c99 -O3 -ffp-contract=off -I Sources/C@CLASS@/include \
-      -c Sources/C@CLASS@/@NAME@.c -o work/@NAME@.o
+    for source in C@CLASS@/@NAME@ C@CLASS@Tandem/tandem_mini; do
+      "${clang:-clang}" --target=$target -ffreestanding -std=c99 -O3 -ffp-contract=off -I Sources/C@CLASS@/include \
+        -I Sources/C@CLASS@Tandem/include -c Sources/$source.c -o work/${source#*/}.o
+    done
     rm -f work/$target.a
-    "${ar:-llvm-ar}" rcs work/$target.a work/@NAME@.o
+    "${ar:-llvm-ar}" rcs work/$target.a work/@NAME@.o work/tandem_mini.o
     thin="$thin work/$target.a"
   done
   "${lipo:-llvm-lipo}" -create $thin -output "$folder/lib@NAME@.a"
-  cp Sources/C@CLASS@/include/* "$folder/Headers/"
+  cp Sources/C@CLASS@/include/* Sources/C@CLASS@Tandem/include/tandem_c.h "$folder/Headers/"
 }
 slice ios-arm64 arm64-apple-ios13.0
 slice ios-arm64_x86_64-simulator arm64-apple-ios13.0-simulator x86_64-apple-ios13.0-simulator

@@ -107,7 +107,8 @@ namespace {
 struct PlaneTypes {
   const char *plane, *sums;
   std::string less_zero;  ///< " - x_zero" where codes have a zero point
-  std::string bias;       ///< place of the first value of a channel's sums
+  bool codes;
+  std::string bias;  ///< place of the first value of a channel's sums
 };
 
 void write_plane(const ConvShape& s, const PlaneTypes& types, int64_t height, int64_t width,
@@ -126,6 +127,11 @@ void write_plane(const ConvShape& s, const PlaneTypes& types, int64_t height, in
 
 void write_plane_sums(const ConvShape& s, const PlaneTypes& types, int64_t width, int64_t sums,
                       Lines& t) {
+  if (types.codes) {
+    t.line("{}(plane, x1 + {}, shape, {}, sums);", kPlaneOfTaps, result_channel(s, s.w_at[0]),
+           sums);
+    return;
+  }
   t.line("const {} *taps = x1 + {};", s.w_type, result_channel(s, s.w_at[0]));
   if (!types.bias.empty()) t.line("const {} first = {};", types.sums, types.bias);
   t.line("for (int32_t k = 0; k < {}; ++k) sums[k] = {};", sums,
@@ -156,7 +162,11 @@ bool conv_by_planes(const KernelCall& c, const ConvShape& s, const SumLoop* then
   const std::string zero = codes ? zero_point(c, 2, "0") : "";
   const std::string bias = codes ? "" : bias_of(c, result_channel(s, 1));
   const PlaneTypes types = {codes ? "int16_t" : "float", codes ? "int32_t" : "float",
-                            zero.empty() ? "" : " - x_zero", bias.empty() ? "" : "*(" + bias + ")"};
+                            zero.empty() ? "" : " - x_zero", codes,
+                            bias.empty() ? "" : "*(" + bias + ")"};
+  if (codes)
+    t.line("static const int32_t shape[] = {{{}, {}, {}, {}}};", s.k[1], s.k[2],
+           s.dilation[1] * width, s.dilation[2]);
   t.line("{} plane[{}];", types.plane, height * width);
   t.line("{} sums[{}];", types.sums, sums);
   if (!zero.empty()) t.line("const int32_t x_zero = {};", zero);

@@ -45,7 +45,8 @@ void position_of(const ConvShape& s, Lines& t) {
 }
 
 // Two positions at a time: the taps that they see lie in two columns, less the zero point and 0
-// where there is padding, and each channel of the result is a dot product with either.
+// where there is padding, and each channel of the result is a dot product with either; four
+// channels go through the columns at once.
 void sums_by_positions(const ConvShape& s, const KernelCall& c, const SumLoop* then,
                        const std::string& column, Lines& t) {
   const int64_t n = s.taps(), positions = s.positions();
@@ -74,14 +75,16 @@ void sums_by_positions(const ConvShape& s, const KernelCall& c, const SumLoop* t
   close_taps(s, t, 3);
   t.end_loop(s.c_group);
   t.close();
-  t.open("for (int32_t o = 0; o < {}; ++o)", s.o_group);
-  t.line("int32_t sums[2];");
-  t.line("{}(taps, x1 + {}, {}, sums);", kDotsOfTaps, result_channel(s, s.w_at[0]), n);
+  const std::string rows = open_rows_of_weights(s.o_group, t);
+  t.line("{}(taps, x1 + {}, {}, {}, sums);", kDotsOfTaps,
+         times(channel("g", s.o_group, "first", s.groups), 0, n), n, rows);
+  t.open("for (int32_t o = first; o < first + {}; ++o)", rows);
   t.open("for (int32_t b = 0; b < 2; ++b)");
   t.line("const int32_t to = {};", next);
   const bool dense = s.dense_planes();
   if (!dense) position_of(s, t);
-  const std::string y = then ? write_sum_loop(*then, "sums[b]", column, 1, t) : "sums[b]";
+  const std::string y = then ? write_sum_loop(*then, "sums[b * 4 + o - first]", column, 1, t)
+                             : "sums[b * 4 + o - first]";
   const std::string at = dense ? place({{"to", positions, s.y_at[4]}})
                                : place({{"od", s.out[0], s.y_at[2]},
                                         {"oh", s.out[1], s.y_at[3]},
@@ -89,6 +92,7 @@ void sums_by_positions(const ConvShape& s, const KernelCall& c, const SumLoop* t
   t.line("y0[{}] = {};",
          plus_terms(plus_terms(result_channel(s, s.y_at[1]), place({{"n", s.n, s.y_at[0]}})), at),
          y);
+  t.close();
   t.close();
   t.close();
   t.close();
@@ -110,7 +114,7 @@ void emit_conv_integer(const KernelCall& c, const SumLoop* then, Body& to) {
   };
   const bool by_positions = s.o_group >= kLeastChannels && s.positions() > 1 &&
                             s.taps() <= kMostTaps && w.dtype == DType::i8 && s.dense_taps() &&
-                            zero_point(c, 3, "0").empty();
+                            s.w_at[0] == s.taps() && zero_point(c, 3, "0").empty();
   if (by_positions) return sums_by_positions(s, c, then, column_of(s), to.text);
   if (w.dtype == DType::i8 && conv_by_planes(c, s, then, column_of(s), to.text)) return;
   const ConvShape rows(a, x, w, y, then ? kMostSums : INT32_MAX);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of 8-bit codes less their zero points, summed in i32: dot products, one for each
-// column. What all products of codes share.
+// Matrix products of 8-bit codes less their zero points, summed in i32: dot products of four
+// columns at a time, or a loop over each column. What all products of codes share.
 #include "tandem/codegen/tile_loop.h"
 #include "tandem/edge/rows/expressions_internal.h"
 
@@ -36,6 +36,14 @@ std::string write_sum_loop(const SumLoop& then, const std::string& sum, const st
   return write_program(then.program, "", inputs, to)[0];
 }
 
+std::string open_rows_of_weights(int64_t rows, Lines& t) {
+  t.open("for (int32_t first = 0; first < {}; first += 4)", rows);
+  t.line("int32_t sums[8];");
+  if (rows % 4 == 0) return "4";
+  t.line("const int32_t rows = {0} - first < 4 ? {0} - first : 4;", rows);
+  return "rows";
+}
+
 void emit_matmul_integer(const KernelCall& c, const SumLoop* then, Body& to) {
   const Array &x = c.in[0], &w = c.in[1], &y = c.out[0];
   codegen::TileLoop rows;  // y without its columns, x without what is summed over
@@ -51,15 +59,20 @@ void emit_matmul_integer(const KernelCall& c, const SumLoop* then, Body& to) {
   const std::string x_zero = zero_point(c, 2, "0"), w_zero = zero_point(c, 3, "j");
   if (!x_zero.empty()) t.line("const int32_t x_zero = {};", x_zero);
   t.open_nest(rows);
-  t.open("for (int32_t j = 0; j < {}; ++j)", n);
   t.line("const {} *u = x0 + {};", c_type(x.dtype), place_in(rows, 1));
-  t.line("const {} *column = x1 + {};", c_type(w.dtype), place({{"j", n, w.strides[1]}}));
-  if (!w_zero.empty()) t.line("const int32_t w_zero = {};", w_zero);
   const int64_t x_step = x.strides[x.rank - 1];
-  if (x_zero.empty() && w_zero.empty() && w.dtype == DType::i8 &&
-      (k == 1 || (x_step == 1 && w.strides[0] == 1))) {
-    t.line("const int32_t sum = {}(u, column, {});", dot_of(x.dtype), k);
+  const bool dots = x_zero.empty() && w_zero.empty() && w.dtype == DType::i8 &&
+                    (k == 1 || (x_step == 1 && w.strides[0] == 1)) && (n == 1 || w.strides[1] == k);
+  std::string sum = "sum";
+  if (dots) {
+    const std::string many = open_rows_of_weights(n, t);
+    t.line("{}(u, x1 + first * {}, {}, {}, sums);", dot_of(x.dtype), k, k, many);
+    t.open("for (int32_t j = first; j < first + {}; ++j)", many);
+    sum = "sums[j - first]";
   } else {
+    t.open("for (int32_t j = 0; j < {}; ++j)", n);
+    t.line("const {} *column = x1 + {};", c_type(w.dtype), place({{"j", n, w.strides[1]}}));
+    if (!w_zero.empty()) t.line("const int32_t w_zero = {};", w_zero);
     const auto less = [](const std::string& v, const char* zero, bool has) {
       return has ? fmt::format("({} - {})", v, zero) : v;
     };
@@ -71,9 +84,10 @@ void emit_matmul_integer(const KernelCall& c, const SumLoop* then, Body& to) {
   }
   const std::string row = place_in(rows, 0), at = place({{"j", n, y.strides[y.rank - 1]}});
   const std::string result =
-      then ? write_sum_loop(*then, "sum", n == 1 ? "0" : "j", y.rank - 1, t) : "sum";
+      then ? write_sum_loop(*then, sum, n == 1 ? "0" : "j", y.rank - 1, t) : sum;
   t.line("y0[{}] = {};", row == "0" ? at : at == "0" ? row : row + " + " + at, result);
   t.close();
+  if (dots) t.close();
   t.close_nest(rows);
 }
 

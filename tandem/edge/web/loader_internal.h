@@ -84,20 +84,18 @@ export class Net {
 export class NetWorker {
   #worker;
   #waiting = new Map();
+  #ended;
   #next = 0;
 
   constructor() {
     const url = new URL(import.meta.url);
     const done = ({ id, result, error }) => {
-      const { resolve, reject } = this.#waiting.get(id);
+      const asked = this.#waiting.get(id);
       this.#waiting.delete(id);
-      if (error === undefined) resolve(result);
-      else reject(new Error(error));
+      if (error === undefined) asked?.resolve(result);
+      else asked?.reject(new Error(error));
     };
-    const failed = (error) => {
-      for (const { reject } of this.#waiting.values()) reject(error);
-      this.#waiting.clear();
-    };
+    const failed = (error) => this.#end(error);
     if (threads) {
       this.#worker = new threads.Worker(url, { workerData: workerName });
       this.#worker.on('message', done);
@@ -112,7 +110,12 @@ export class NetWorker {
   static async load(source) {
     const module = await compile(source);
     const net = new NetWorker();
-    await net.#ask({ module });
+    try {
+      await net.#ask({ module });
+    } catch (error) {
+      net.close();
+      throw error;
+    }
     return net;
   }
 
@@ -122,13 +125,19 @@ export class NetWorker {
 
   close() {
     this.#worker.terminate();
-    for (const { reject } of this.#waiting.values()) reject(new Error('the worker was closed'));
+    this.#end(new Error('the worker was closed'));
+  }
+
+  #end(error) {
+    this.#ended ??= error;
+    for (const { reject } of this.#waiting.values()) reject(error);
     this.#waiting.clear();
   }
 
   #ask(message) {
     const id = this.#next++;
     return new Promise((resolve, reject) => {
+      if (this.#ended) return reject(this.#ended);
       this.#waiting.set(id, { resolve, reject });
       this.#worker.postMessage({ id, ...message });
     });
