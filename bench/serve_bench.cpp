@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What serving costs: `bench_serve [SECONDS] [PART] [RELOADS]` starts servers in this process on
-// one core and clients on another, in turns, and prints medians. echo: the same HTTP server without
-// models. PART: small, grpc, large, batches or reloads; all of them without it. Linux.
+// What serving costs: `bench_serve [--check] [SECONDS] [PART] [RELOADS]` starts servers in this
+// process on one core and clients on another, in turns, and prints medians and bars. echo: the same
+// HTTP server without models. PART: small, grpc, large, batches, process or reloads; all of them
+// without it. --check: exit code 3 where a bar is missed. Linux.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -50,7 +51,7 @@ void load_once(std::vector<Arm>& arms, double seconds) {
     a.rates.push_back(r.rate());
     a.p50.push_back(r.latency.quantile(0.5));
     a.p99.push_back(r.latency.quantile(0.99));
-    if (r.other + r.broken > 0) fmt::print("{}: {} wrong answers\n", a.name, r.other + r.broken);
+    if (!r.good()) fmt::print("{}: {} wrong answers\n", a.name, r.other + r.broken + r.unanswered);
   }
 }
 
@@ -144,7 +145,7 @@ double queued_rate(const std::shared_ptr<serve::Servable>& model, int64_t client
 }
 
 // Quiet seconds and seconds with reloads take turns: what else the machine does meets both.
-void reload_under_load(const std::string& url, int reloads) {
+void reload_under_load(const std::string& url, int reloads, Bars& bars) {
   constexpr int kTurns = 10;
   const serve::LoadRequest request = serve::v2_request(url, "mlp", 1, true);
   uint64_t ok = 0, wrong = 0;
@@ -152,7 +153,7 @@ void reload_under_load(const std::string& url, int reloads) {
     serve::LoadReport r;
     serve::run_load({.url = url, .connections = 4, .seconds = 1, .warm_seconds = 0}, request, r);
     ok += r.ok;
-    wrong += r.other + r.broken;
+    wrong += r.other + r.broken + r.unanswered;
     return r.latency.quantile(0.99) * 1e3;
   };
   second();
@@ -178,6 +179,8 @@ void reload_under_load(const std::string& url, int reloads) {
       reloads / kTurns * kTurns, failed, ok, wrong, median(quiet), median(loaded),
       median(loaded) / median(quiet), *std::max_element(loaded.begin(), loaded.end()), before,
       resident_mb());
+  bars.most("requests and reloads that failed", static_cast<double>(wrong) + failed, 0);
+  bars.most("p99 with reloads to a quiet second's", median(loaded) / median(quiet), 1.5);
 }
 
 serve::LoadRequest mirror(serve::LoadRequest r) {
@@ -185,7 +188,7 @@ serve::LoadRequest mirror(serve::LoadRequest r) {
   return r;
 }
 
-void small_models(const OnCore0& echo, const OnCore0& server, double seconds) {
+void small_models(const OnCore0& echo, const OnCore0& server, double seconds, Bars& bars) {
   const serve::LoadRequest small = serve::v2_request(server.url, "null", 1, true);
   std::vector<Arm> null{
       {"echo, 1 connection", echo.url, mirror(small), 1},
@@ -195,21 +198,30 @@ void small_models(const OnCore0& echo, const OnCore0& server, double seconds) {
   std::vector<Arm> many{{"echo, 16 connections", echo.url, mirror(small), 16},
                         {"null, binary", server.url, small, 16}};
   measure(many, seconds, 5);
+  for (const std::vector<Arm>* arms : {&null, &many}) {
+    const Arm &from = arms->at(0), &of = arms->at(1);
+    const auto bar = [&](const char* what) {
+      return fmt::format("REST, {} connections, {} to the echo's", of.connections, what);
+    };
+    bars.least(bar("requests/s"), median(of.rates) / median(from.rates), 0.8);
+    bars.most(bar("p50"), median(of.p50) / median(from.p50), 1.5);
+  }
 }
 
-void large_input(const OnCore0& echo, const OnCore0& server, double seconds) {
+void large_input(const OnCore0& echo, const OnCore0& server, double seconds, Bars& bars) {
   const serve::LoadRequest image = serve::v2_request(server.url, "image", 1, true);
   std::vector<Arm> large{{"echo, 602 kB", echo.url, mirror(image), 1},
                          {"602 kB through a model", server.url, image, 1}};
   measure(large, seconds, 5);
+  bars.most("602 kB through a model, p50 in us", median(large[1].p50) * 1e6, 300);
 }
 
 // What batching costs: rows through the queue, and through HTTP in requests of 32 rows and of one,
 // as parts of what the model does when it is called with batches of 32. For requests of one row
 // there is a bound, too: on one core the time that the same HTTP server takes to echo a request
 // comes on top of the model's.
-void batches(const OnCore0& echo, const OnCore0& server, const std::string& folder,
-             double seconds) {
+void batches(const OnCore0& echo, const OnCore0& server, const std::string& folder, double seconds,
+             Bars& bars) {
   constexpr int64_t kRows = 32;
   constexpr int kTurns = 5;
   const serve::LoadRequest one = serve::v2_request(server.url, "mlp", 1, true);
@@ -237,7 +249,13 @@ void batches(const OnCore0& echo, const OnCore0& server, const std::string& fold
     OnCore0 single([&](OnCore0& at) { serve_models(at, folder, 1); });
     std::vector<Arm> more{{"mlp, 1, no batching", single.url, one, 1},
                           {"mlp, 64, no batching", single.url, one, 64}};
+    // The lone client, with and without batching, in turns.
+    std::vector<Arm> lone{more[0], arms[0]};
+    for (Arm& a : lone) a.rates = a.p50 = a.p99 = {};
     measure(more, seconds, kTurns);
+    measure(lone, seconds, kTurns);
+    bars.most("lone client, p50 to that without batching",
+              median(lone[1].p50) / median(lone[0].p50), 1.05);
   }
   print_arms(arms);
   const double rate = median(direct), echoed = median(arms[3].rates);
@@ -250,38 +268,57 @@ void batches(const OnCore0& echo, const OnCore0& server, const std::string& fold
   line("through HTTP, requests of 32 rows", median(arms[2].rates) * kRows);
   line("through HTTP, 64 requests of a row", median(arms[1].rates));
   line("  its bound: the model and an echo", 1 / (1 / rate + 1 / echoed));
+  bars.least("rows/s through the queue to direct calls of batches", median(queued) / rate, 0.9);
+  bars.least("rows/s in requests of 32 rows to direct calls of batches",
+             median(arms[2].rates) * kRows / rate, 0.9);
 }
 
-int run(double seconds, const std::string& part, int reloads) {
+void run(double seconds, const std::string& part, int reloads, const std::string& tool,
+         Bars& bars) {
   init();
   set_num_threads(1);
   const std::string folder = fs::temp_directory_path() / fmt::format("bench-serve-{}", getpid());
   write_models(folder);
   stay_on(1);
+  const auto wanted = [&](const char* name) { return part.empty() || part == name; };
+  if (wanted("process")) {
+    const Tensor weights = randn({1600, 1600}) / 40;  // 10 MB
+    const std::string file = folder + "/ten.onnx";
+    onnx::export_onnx([=](Tensor x) { return matmul(x, constant(weights)); }, zeros({2, 1600}),
+                      file, {.dynamic = {{0, "batch"}}, .external_data = false});
+    bench_process(tool, file, static_cast<double>(fs::file_size(file)), bars);
+    fs::remove(file);
+  }
   {
     OnCore0 echo(serve_echo), server([&](OnCore0&at) { serve_models(at, folder, 32); });
     fmt::print("resident: {:.0f} MB\n", resident_mb());
-    const auto wanted = [&](const char* name) { return part.empty() || part == name; };
-    if (wanted("small")) small_models(echo, server, seconds);
+    if (wanted("small")) small_models(echo, server, seconds, bars);
     if (wanted("grpc")) {
-      bench_grpc(server.url, "null", seconds, 1, 5);
-      bench_grpc(server.url, "null", seconds, 16, 5);
-      bench_grpc(server.url, "image", seconds, 1, 3);
+      bench_grpc(server.url, "null", seconds, 1, 5, bars);
+      bench_grpc(server.url, "null", seconds, 16, 5, bars);
+      bench_grpc(server.url, "image", seconds, 1, 3, bars);
     }
-    if (wanted("large")) large_input(echo, server, seconds);
-    if (wanted("batches")) batches(echo, server, folder, seconds);
-    if (wanted("reloads")) reload_under_load(server.url, reloads);
+    if (wanted("large")) large_input(echo, server, seconds, bars);
+    if (wanted("batches")) batches(echo, server, folder, seconds, bars);
+    if (wanted("reloads")) reload_under_load(server.url, reloads, bars);
   }
   remove_folder(folder);
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? std::stod(argv[1]) : 1, argc > 2 ? argv[2] : "",
-               argc > 3 ? std::stoi(argv[3]) : 1000);
+    std::vector<std::string> words(argv + 1, argv + argc);
+    const bool check = std::erase(words, "--check") > 0;
+    const auto word = [&](size_t i, const char* without) {
+      return i < words.size() ? words[i] : std::string(without);
+    };
+    Bars bars;
+    run(std::stod(word(0, "1")), word(1, ""), std::stoi(word(2, "1000")),
+        fs::path(argv[0]).parent_path() / "tandem", bars);
+    if (bars.missed() > 0) fmt::print("{} bars are missed\n", bars.missed());
+    return check && bars.missed() > 0 ? 3 : 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

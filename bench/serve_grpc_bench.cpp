@@ -169,7 +169,7 @@ void run_calls(GrpcArm& arm, const std::string& body, int streams, double second
 }  // namespace
 
 void bench_grpc(const std::string& url, const std::string& model, double seconds, int streams,
-                int turns) {
+                int turns, Bars& bars) {
   if (!Http2Frames::available()) return fmt::print("this build has no gRPC\n");
   OnCore0 echo(serve_bare_echo);
   const std::string body = infer_body(url, model);
@@ -182,6 +182,12 @@ void bench_grpc(const std::string& url, const std::string& model, double seconds
   for (const GrpcArm& a : arms)
     fmt::print("{:28}{:>12.0f}{:>12.0f}{:>12.0f}{:>10.2f}\n", a.name, median(a.rates),
                median(a.p50) * 1e6, median(a.p99) * 1e6, median(a.rates) / median(arms[0].rates));
+  if (model != "null") return;  // the bars are those of a model that does next to nothing
+  const auto bar = [&](const char* what) {
+    return fmt::format("gRPC, {} streams, {} to the echo's", streams, what);
+  };
+  bars.least(bar("calls/s"), median(arms[1].rates) / median(arms[0].rates), 0.8);
+  bars.most(bar("p50"), median(arms[1].p50) / median(arms[0].p50), 1.5);
 }
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem serve MODELS` and `tandem bench-serve URL`.
+// `tandem serve MODELS`: models over HTTP until a signal ends it.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -11,8 +11,6 @@
 #include "tandem/base/clock.h"
 #include "tandem/init.h"
 #include "tandem/serve/http2/frames.h"
-#include "tandem/serve/load_test.h"
-#include "tandem/serve/record.h"
 #include "tandem/serve/server_settings.h"
 
 namespace tandem::cli {
@@ -86,44 +84,6 @@ int serve_models(const ServeOptions& o) {
   return 0;
 }
 
-struct BenchServeOptions {
-  serve::LoadOptions load;
-  std::string model, path;
-  int64_t rows = 1;
-  bool text_form = false, as_json = false;
-  std::string replay;
-  serve::ReplayOptions again;
-};
-
-// Recorded requests once more: 3 where answers are to be compared and differ.
-int replay_requests(BenchServeOptions o) {
-  o.again.url = o.load.url;
-  o.again.connections = std::max(o.load.connections, 8);
-  const std::vector<serve::RecordedRequest> requests = serve::read_recorded(o.replay);
-  TD_CHECK(!requests.empty(), Format, "'{}' holds no requests", o.replay);
-  serve::ReplayReport report;
-  serve::replay(o.again, requests, report);
-  if (o.as_json)
-    fmt::print("{}\n", report.json());
-  else
-    fmt::print("{}", report.text());
-  if (report.different > 0) return 3;
-  return report.broken > 0 || (!o.again.compare && report.other > 0) ? 1 : 0;
-}
-
-int bench_serve(const BenchServeOptions& o) {
-  if (!o.replay.empty()) return replay_requests(o);
-  serve::LoadRequest request{.path = o.path};
-  if (!o.model.empty()) request = serve::v2_request(o.load.url, o.model, o.rows, !o.text_form);
-  serve::LoadReport report;
-  serve::run_load(o.load, request, report);
-  if (o.as_json)
-    fmt::print("{}\n", report.json());
-  else
-    fmt::print("{}", report.text());
-  return report.ok > 0 && report.other == 0 && report.broken == 0 ? 0 : 1;
-}
-
 }  // namespace
 
 void add_serve(CLI::App& app, int& code) {
@@ -161,38 +121,6 @@ void add_serve(CLI::App& app, int& code) {
   verb->callback([&code, o] {
     init();
     code = serve_models(*o);
-  });
-}
-
-void add_bench_serve(CLI::App& app, int& code) {
-  CLI::App* verb = app.add_subcommand(
-      "bench-serve",
-      "Measure a server's rate and latency\n\n"
-      "  tandem bench-serve http://127.0.0.1:8000 --model mlp --connections 8\n"
-      "  tandem bench-serve http://127.0.0.1:8000 --model mlp --connections 64 --rate 5000 "
-      "--json\n"
-      "  tandem bench-serve http://127.0.0.1:8000 --replay requests.rec --compare\n\n"
-      "With --rate latency counts from when a request was due (open loop), without it each "
-      "connection waits for its answer (closed loop)");
-  auto o = std::make_shared<BenchServeOptions>();
-  verb->add_option("url", o->load.url, "http://HOST:PORT")->required();
-  verb->add_option("--model", o->model, "Infer with this model by V2, on random numbers");
-  verb->add_option("--path", o->path, "Without --model: GET this path (/v2/health/live)");
-  verb->add_option("--rows", o->rows, "Rows of a request (1)");
-  verb->add_flag("--text", o->text_form, "Tensors as JSON, not as bytes");
-  verb->add_option("--connections", o->load.connections, "Connections (1)");
-  verb->add_option("--rate", o->load.rate, "Requests a second; 0: closed loop");
-  verb->add_option("--seconds", o->load.seconds, "Time that is measured (5)");
-  verb->add_option("--replay", o->replay,
-                   "Send what `tandem serve --record FILE` wrote, with the time between requests");
-  verb->add_option("--speed", o->again.speed, "Of --replay: 2 in half the time; 0: at once (1)");
-  verb->add_flag("--compare", o->again.compare, "Of --replay: answers with those recorded");
-  verb->add_option("--key", o->again.key, "Of --replay: an API key, since none is recorded");
-  verb->add_flag("--json", o->as_json, "The report as JSON");
-  o->path = "/v2/health/live";
-  verb->callback([&code, o] {
-    init();
-    code = bench_serve(*o);
   });
 }
 

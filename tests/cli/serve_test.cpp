@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tandem serve` and `tandem bench-serve` as people start them: recorded requests sent again,
-// folders of other servers, settings from the environment.
+// folders of other servers, settings from the environment; load tests and their exit codes.
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "tests/cli/started_helper.h"
@@ -65,6 +66,73 @@ TEST(ServeVerb, FoldersOfOtherServersAndSettingsOfTheEnvironment) {
   const Result wrong = tool("serve --from tritn " + (t / "repo") + " 2>&1");
   EXPECT_EQ(wrong.code, 1);
   EXPECT_TRUE(has(wrong.text, "did you mean 'triton'?")) << wrong.text;
+}
+
+/// Answers requests when so many of them wait.
+class InGroups {
+ public:
+  explicit InGroups(size_t size)
+      : server_({},
+                [this, size](const serve::HttpExchangePtr& e) {
+                  const std::lock_guard hold(lock_);
+                  waiting_.push_back(e);
+                  if (waiting_.size() < size) return;
+                  for (const serve::HttpExchangePtr& w : waiting_) w->answer({.body = "{}"});
+                  waiting_.clear();
+                }),
+        thread_([this] { server_.run(); }) {}
+  ~InGroups() {
+    server_.drain(0, 0);
+    thread_.join();
+  }
+  std::string url() const { return server_.url(); }
+  uint64_t accepted() const { return server_.counts().accepted; }
+
+ private:
+  std::mutex lock_;
+  std::vector<serve::HttpExchangePtr> waiting_;
+  serve::HttpServer server_;
+  std::thread thread_;
+};
+
+TEST(BenchServeVerb, SaysWhatHasNoGoodAnswer) {
+  const TempFolder t;
+  const InGroups one(1), never(1000);
+  const auto run = [&](const InGroups& server, const std::string& more) {
+    return tool("bench-serve " + server.url() + " --seconds 0.2 --patience 0.2 " + more + " 2>&1");
+  };
+  EXPECT_EQ(run(one, "--closed 2").code, 0);
+  const Result hangs = run(never, "--rate 50 --connections 2 --json");
+  EXPECT_EQ(hangs.code, 1) << hangs.text;
+  // 35 were due: 25 of them before the time that counts.
+  EXPECT_TRUE(has(hangs.text, "\"unanswered\":35,")) << hangs.text;
+  EXPECT_EQ(run(never, "--closed 3").code, 1);
+  const Result swept = run(one, "--sweep 20,10 --p99-ms 60000 --page " + (t / "load.html"));
+  EXPECT_EQ(swept.code, 0) << swept.text;
+  EXPECT_TRUE(has(swept.text, "20 requests/s is the highest rate")) << swept.text;
+  EXPECT_TRUE(has(text_of(t / "load.html"), "Latency in ms"));
+  EXPECT_EQ(run(one, "--sweep 10 --p99-ms 0.0001").code, 3);
+  for (const char* wrong : {"--closed 2 --rate 5", "--page x.html", "--protocol gprc --model m",
+                            "--sweep 5,x", "--streams 2", "--model m"})
+    EXPECT_NE(run(one, wrong).code, 0) << wrong;
+}
+
+TEST(BenchServeVerb, ReplaysOverAsManyConnectionsAsAreAskedFor) {
+  const TempFolder t;
+  std::string all;
+  for (int i = 0; i < 40; ++i)
+    all +=
+        "{\"at\":0,\"method\":\"POST\",\"path\":\"/"
+        "x\",\"headers\":{},\"body_bytes\":2,\"status\":200,"
+        "\"answer_bytes\":2}\n{}{}\n";
+  write_file(t / "r", all);
+  for (const uint64_t n : {1, 2, 8}) {
+    const InGroups server(n);
+    const Result r = tool("bench-serve " + server.url() + " --speed 0 --replay " + (t / "r") +
+                          (n == 8 ? "" : " --connections " + std::to_string(n)) + " 2>&1");
+    EXPECT_EQ(r.code, 0) << r.text;
+    EXPECT_EQ(server.accepted(), n + 1) << "one more looks whether somebody listens";
+  }
 }
 
 }  // namespace
