@@ -97,7 +97,7 @@ void compile_to_cpp(const CompileVerbOptions& o, bool& random_weights) {
   TD_CHECK(!o.choice.with_preparation, Value,
            "--with-preparation is for models that run alone, not for C++ source\nLeave it out.");
   const recipe::CppFile r = recipe::write_cpp(o.choice.model, o.out, {.shapes = o.choice.shapes});
-  fmt::print("{} and {}: {} layers, {} classes, {} calls of functions\n", r.header, r.weights,
+  fmt::print("{} and {}\n  layers {}, classes {}, calls of functions {}\n", r.header, r.weights,
              r.layers, r.classes, r.calls);
   random_weights = r.random_weights;
 }

@@ -294,9 +294,7 @@ std::function<void(JobResult)> answer_with(const Call& call,
       call.answer(std::move(answer));
     } catch (...) {
       const Refusal refusal = refusal_of(std::current_exception());
-      HttpResponse r = Call::error_of(refusal.status, refusal.text);
-      if (!refusal.allow.empty()) r.headers.emplace_back("Allow", refusal.allow);
-      call.answer(std::move(r));
+      call.error(refusal.status, refusal.text);
     }
   };
 }
@@ -457,7 +455,9 @@ struct Server::State {
       route(call);
     } catch (...) {
       const Refusal refusal = refusal_of(std::current_exception());
-      call.error(refusal.status, refusal.text);
+      HttpResponse r = Call::error_of(refusal.status, refusal.text);
+      if (!refusal.allow.empty()) r.headers.emplace_back("Allow", refusal.allow);
+      call.answer(std::move(r));
     }
   }
 

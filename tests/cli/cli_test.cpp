@@ -146,7 +146,7 @@ TEST_F(Tool, WritesModelsAsModules) {
   std::filesystem::create_directories(dir);
   const Result r = tool("compile lenet --target cpp -o " + dir + "nn.h 2>/dev/null");
   ASSERT_EQ(r.code, 0) << r.text;
-  EXPECT_TRUE(has(r.text, "nn.safetensors: 5 layers, 1 classes, 7 calls of functions")) << r.text;
+  EXPECT_TRUE(has(r.text, "nn.safetensors\n  layers 5, classes 1, calls of functions 7")) << r.text;
   const std::string text = tandem::read_file(dir + "nn.h");
   EXPECT_TRUE(has(text, "namespace nn_net {")) << text;  // nn is Tandem's
   EXPECT_TRUE(has(text, "    x = relu(conv1(x));\n")) << text;

@@ -175,6 +175,7 @@ TEST(Repository, WeightsBesideAModelComeAlong) {
 TEST(Repository, LinksInsideAModelStayInside) {
   const TempFolder t, outside;
   const char* root = std::getenv("TANDEM_SOURCE_DIR");
+  fs::create_directories(t / "m");
   fs::copy(std::string(root ? root : ".") + "/tests/golden/hf/bert", t / "m/1",
            fs::copy_options::recursive);
   fs::rename(t / "m/1/model.safetensors", outside / "weights");
