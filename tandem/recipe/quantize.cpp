@@ -177,16 +177,22 @@ Data Quantising::of_recipe(RecipeParts& parts) const {
 Data Quantising::of_arrays() const {
   const std::vector<Tensor> all = file_inputs(o_.data, model_);
   Data data;
-  const int64_t n = all[0].size(0), size = fixed_ ? rows(all) : kRows;
-  // As many samples as were asked for; of a model whose batch is fixed, whole batches.
-  const auto first = [=, &all](int64_t most) {
-    return narrowed(all, 0, std::min(n, fixed_ ? (most + size - 1) / size * size : most));
+  // As many samples as were asked for; of a model whose batch is fixed, which may turn out later,
+  // whole batches.
+  const auto some = [this, all](int64_t most, const auto& see) {
+    const int64_t n = all[0].dim() > 0 ? all[0].size(0) : 0, size = fixed_ ? rows(all) : kRows;
+    const int64_t most_rows = fixed_ ? (std::min(most, n) + size - 1) / size * size : most;
+    const bool fewer = most_rows < n && std::all_of(all.begin(), all.end(), [n](const Tensor& t) {
+                         return t.dim() > 0 && t.size(0) == n;
+                       });
+    in_batches(fewer ? narrowed(all, 0, most_rows) : all, size, see);
   };
-  in_batches(first(o_.samples), size,
-             [&](std::vector<Tensor> x, int64_t) { data.calibration.push_back(std::move(x)); });
-  data.evaluation = [size,
-                     some = o_.evaluated > 0 ? first(o_.evaluated) : all](const SeeLabelled& see) {
-    in_batches(some, size, [&](std::vector<Tensor> x, int64_t) { see({std::move(x), {}}); });
+  some(o_.samples,
+       [&](std::vector<Tensor> x, int64_t) { data.calibration.push_back(std::move(x)); });
+  data.evaluation = [this, some](const SeeLabelled& see) {
+    some(o_.evaluated > 0 ? o_.evaluated : INT64_MAX, [&](std::vector<Tensor> x, int64_t) {
+      see({std::move(x), {}});
+    });
   };
   return data;
 }

@@ -24,7 +24,7 @@ TEST(DataArrays, AreTheSamplesOfThePart) {
                              "recipe: r\ndata: {type: digits, batch: 64}\n"
                              "model: {type: mlp, hidden: [8]}\nloss: {type: cross_entropy}\n"
                              "optim: {type: adamw, lr: 1e-3}\ntrainer: {epochs: 1}\n");
-  const StateDict all = data_arrays(r), some = data_arrays(r, {.samples = 70});
+  const StateDict all = data_arrays(r), some = data_arrays(r, {.samples = 300});
   std::vector<Tensor> want;
   Tensor labels;
   with_recipe(r, Registry::standard(false), [&](RecipeParts& parts) {
@@ -32,7 +32,7 @@ TEST(DataArrays, AreTheSamplesOfThePart) {
     labels = parts.model.forward(want).second;
   });
   ASSERT_TRUE(all.find("x0") && all.find("labels"));
-  EXPECT_EQ(some.find("x0")->size(0), 70);
+  EXPECT_EQ(some.find("x0")->size(0), 300);
   EXPECT_GT(all.find("x0")->size(0), 300);
   EXPECT_EQ(all.find("labels")->size(0), all.find("x0")->size(0));
   const auto same = [](const Tensor& a, const Tensor& b) {
