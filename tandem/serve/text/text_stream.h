@@ -3,6 +3,7 @@
 // characters, and nothing of a text that ends the answer.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
