@@ -32,7 +32,7 @@ class BodyWriter {
         u_(u),
         scope_{m, [this](ValueId v) { return operand(v); }, [this](Dim d) { return size(d); }} {}
 
-  Body write(std::span<const std::string> input_names) {
+  ForwardBody write(std::span<const std::string> input_names) {
     find_calls();
     find_inner();
     name_inputs(input_names);
@@ -316,7 +316,7 @@ class BodyWriter {
   const UnitTree& tree_;
   const Unit& u_;
   CallScope scope_;
-  Body body_;
+  ForwardBody body_;
   std::vector<BodyCall> calls_;
   std::map<ValueId, int> uses_;
   std::map<ValueId, size_t> maker_, inside_, last_use_;
@@ -329,8 +329,8 @@ class BodyWriter {
 
 }  // namespace
 
-Body write_body(const TracedModel& m, const UnitTree& tree, const Unit& u,
-                std::span<const std::string> input_names) {
+ForwardBody write_body(const TracedModel& m, const UnitTree& tree, const Unit& u,
+                       std::span<const std::string> input_names) {
   return BodyWriter(m, tree, u).write(input_names);
 }
 

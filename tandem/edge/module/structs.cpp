@@ -22,7 +22,7 @@ struct Member {
 struct Instance {
   Unit* unit;
   std::vector<Member> members;
-  Body body;
+  ForwardBody body;
 };
 
 // Calls `see` with every number of an instance, in one order, and gives the text around them.

@@ -77,12 +77,12 @@ std::string plain_text(const Text& t);
 std::set<std::string> functions_of(const TracedModel& m, const ModuleStep& s);
 
 /// bodies.cpp: the lines of forward() of a struct, and how its members are called.
-struct Body {
+struct ForwardBody {
   std::vector<std::string> parameters;  ///< of forward()
   std::vector<Text> lines;
   size_t calls = 0;  ///< of functions
 };
-Body write_body(const TracedModel& m, const UnitTree& tree, const Unit& u,
-                std::span<const std::string> input_names);
+ForwardBody write_body(const TracedModel& m, const UnitTree& tree, const Unit& u,
+                       std::span<const std::string> input_names);
 
 }  // namespace tandem::edge
