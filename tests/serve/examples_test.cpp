@@ -118,7 +118,7 @@ TEST_F(Examples, InputsHaveALimitTogether) {
   EXPECT_EQ(ask(800).status, 200);  // 20 bytes each
   const HttpResponse r = ask(900);
   EXPECT_EQ(r.status, 400);
-  EXPECT_TRUE(has(r.body, "more than 16384 bytes in all")) << r.body;
+  EXPECT_TRUE(has(r.body, "larger inputs than a body may have")) << r.body;
 }
 
 // ---- gRPC

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 // What holds for every target: requests have a part of its memory, and who sends them hears that
 // the server ends before it does.
-void limit(std::vector<std::string>& settings) {
+void add_common_settings(std::vector<std::string>& settings) {
   settings.emplace_back("in_flight_mb=128");
   settings.emplace_back("drain_delay=5");
 }
@@ -27,7 +27,7 @@ void limit(std::vector<std::string>& settings) {
 std::vector<std::string> container_settings(const DeployOptions& o, int port) {
   std::vector<std::string> out = {"models=/models", "host=0.0.0.0", fmt::format("port={}", port),
                                   "insecure=true", "defaults.copy=false"};
-  limit(out);
+  add_common_settings(out);
   if (!o.keys.empty()) out.push_back(std::string("keys=") + kKeysInImage);
   return out;
 }
@@ -45,13 +45,13 @@ std::vector<std::string> cloud_init_settings(const DeployOptions& o) {
            "user data can be read by every program of the machine, and keys have no place in it\n"
            "Leave --keys out; set keys=FILE with a file that the machine has.");
   std::vector<std::string> out = {"models=models", "defaults.copy=false"};
-  limit(out);
+  add_common_settings(out);
   return out;
 }
 std::vector<std::string> systemd_settings(const DeployOptions& o) {
   std::vector<std::string> out = {"models=models", "defaults.copy=false"};
   if (!o.keys.empty()) out.emplace_back("keys=keys");
-  limit(out);
+  add_common_settings(out);
   return out;
 }
 

@@ -99,8 +99,10 @@ void run_examples(
   const ModelVersionPtr v = picked_version(call.server, ask.spec.name, ask.spec.version);
   const auto n = static_cast<int64_t>(ask.examples.rows.size());
   const size_t most = call.server.options.http.limits.body_bytes;
-  run_inputs(call.exchange, v, tensors_of_examples(ask.examples, v->model->inputs(), most),
-             {.timeout = call.timeout},
+  size_t left = most;
+  std::vector<Tensor> inputs = tensors_of_examples(ask.examples, v->model->inputs(), left);
+  if (!call.exchange->hold(most - left)) refuse_held();
+  run_inputs(call.exchange, v, std::move(inputs), {.timeout = call.timeout},
              [call, v = v.get(), n, write = std::move(write)](const JobResult& r) {
                if (r.status != 200) return call.fail(r.status, r.error);
                try {

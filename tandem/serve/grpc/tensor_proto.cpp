@@ -62,8 +62,7 @@ void fill_up(std::string& bytes, const std::vector<int64_t>& shape, size_t eleme
   size_t done = bytes.size();
   const size_t last = done - element;
   bytes.resize(count * element);
-  while (done <
-         bytes.size()) {  // what is there is copied as often as it fits: twice as much each time
+  while (done < bytes.size()) {  // each time twice as much
     const size_t n = std::min(done - last, bytes.size() - done);
     std::memcpy(bytes.data() + done, bytes.data() + last, n);
     done += n;

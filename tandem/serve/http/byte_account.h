@@ -27,7 +27,6 @@ class ByteAccount {
     held_.fetch_add(now - before, std::memory_order_relaxed);
   }
   bool full() const { return held_.load(std::memory_order_relaxed) > most_; }
-  size_t held() const { return held_.load(std::memory_order_relaxed); }
 
  private:
   const size_t most_;

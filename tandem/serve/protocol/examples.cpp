@@ -170,10 +170,9 @@ void check_float(const Tensor& y) {
 }  // namespace
 
 std::vector<Tensor> tensors_of_examples(const Examples& examples,
-                                        const std::vector<ModelPort>& ports, size_t most) {
+                                        const std::vector<ModelPort>& ports, size_t& left) {
   if (examples.rows.empty()) refuse(400, "Input is empty.");
   std::vector<Tensor> out;
-  size_t left = most;
   for (const ModelPort& port : ports) {
     if (port.shape.empty() || port.shape[0] >= 0)
       refuse(400, "input '{}' of shape {} has no rows, and examples are rows", port.name,
@@ -198,8 +197,7 @@ std::vector<Tensor> tensors_of_examples(const Examples& examples,
         at.fail(fmt::format("Number of values != expected.  Values size: {} but output shape: {}",
                             rows.back().numel(), tf_shape(rows[0])));
       const size_t bytes = static_cast<size_t>(rows.back().numel()) * size_of(port.dtype);
-      if (bytes > left)
-        refuse(400, "the examples ask for inputs of more than {} bytes in all", most);
+      if (bytes > left) refuse(400, "the examples ask for larger inputs than a body may have");
       left -= bytes;
     }
     out.push_back(rows.size() == 1 ? rows[0] : cat(rows, 0));
@@ -259,11 +257,13 @@ void classify_tensorflow(Call& call, const ModelVersionPtr& v, bool regress) {
   const Examples examples = read_examples(call.request().body);
   const auto n = static_cast<int64_t>(examples.rows.size());
   const size_t most = call.server.options.http.limits.body_bytes;
-  infer(call, v, tensors_of_examples(examples, v->model->inputs(), most), {},
-        [v = v.get(), n, regress](const JobResult& r) {
-          return HttpResponse{.body = regress ? values_text(values_of(*v, r.outputs, n))
-                                              : classes_text(classes_of(*v, r.outputs, n))};
-        });
+  size_t left = most;
+  std::vector<Tensor> inputs = tensors_of_examples(examples, v->model->inputs(), left);
+  if (!call.exchange->hold(most - left)) refuse_held();
+  infer(call, v, std::move(inputs), {}, [v = v.get(), n, regress](const JobResult& r) {
+    return HttpResponse{.body = regress ? values_text(values_of(*v, r.outputs, n))
+                                        : classes_text(classes_of(*v, r.outputs, n))};
+  });
 }
 
 }  // namespace tandem::serve

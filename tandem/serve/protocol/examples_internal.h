@@ -31,11 +31,11 @@ struct Examples {
 };
 constexpr size_t kMostExamples = 65536;
 
-/// The model's inputs, one row for each example; features that are no inputs are passed over. All
-/// inputs together have at most `most` bytes. Throws Refusal worded as TensorFlow's parser of
-/// examples does.
+/// The model's inputs, one row for each example; features that are no inputs are passed over.
+/// `left`: bytes that the inputs may have, from which theirs are taken. Throws Refusal worded as
+/// TensorFlow's parser of examples does.
 std::vector<Tensor> tensors_of_examples(const Examples& examples,
-                                        const std::vector<ModelPort>& ports, size_t most);
+                                        const std::vector<ModelPort>& ports, size_t& left);
 
 /// Classes in the model's order.
 struct ClassScores {
