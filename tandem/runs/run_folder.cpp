@@ -63,9 +63,9 @@ io::Json environment() {
 /// left behind by a signal, which harms nothing.
 struct NewFolder {
   std::atomic<bool> taken{false}, told{false};
-  char folder[PATH_MAX], lock[PATH_MAX + 8];  ///< absolute; complete while `told`
+  char folder[PATH_MAX] = {}, lock[PATH_MAX + 8] = {};  ///< absolute; complete while `told`
 };
-std::array<NewFolder, 8> g_new_folders;
+constinit std::array<NewFolder, 8> g_new_folders;
 
 int note_new_folder(const std::string& folder) {
   std::error_code failed;

@@ -38,8 +38,10 @@ std::vector<std::string> row_of(const SweepPoint& p) {
   out.emplace_back(p.within ? "yes" : "no");
   return out;
 }
-const std::vector<std::string> kSweepHead = {"rate",     "answered", "p50 ms", "p90 ms", "p99 ms",
-                                             "p99.9 ms", "max ms",   "failed", "within"};
+std::vector<std::string> sweep_head() {
+  return {"rate",     "answered", "p50 ms", "p90 ms", "p99 ms",
+          "p99.9 ms", "max ms",   "failed", "within"};
+}
 
 std::string best_text(const SweepReport& r) {
   const double best = r.best();
@@ -117,7 +119,7 @@ std::string SweepReport::text() const {
     for (const std::string& c : cells) out += fmt::format("{:>10}", c);
     out += "\n";
   };
-  line(kSweepHead);
+  line(sweep_head());
   for (const SweepPoint& p : points) line(row_of(p));
   if (closed_rate > 0) out += fmt::format("closed loop: {:.0f} requests/s\n", closed_rate);
   return out + best_text(*this) + "\n";
@@ -140,7 +142,7 @@ std::string SweepReport::html(const std::string& title,
     rows.push_back(row_of(p));
   }
   page.chart("Latency in ms", "requests/s that were due", series);
-  page.table("Rates", kSweepHead, rows);
+  page.table("Rates", sweep_head(), rows);
   return page.html();
 }
 
