@@ -31,7 +31,8 @@ struct MicroCall {
   bool accumulate = false, clamp = false;
   const T* add = nullptr;
   T low = 0, high = 0;
-  const T* ahead = nullptr;  ///< prefetched into L2, one line per kAheadSteps of k
+  const T* ahead = nullptr;  ///< prefetched into L2,
+  int64_t ahead_lines = 1;   ///< as many cache lines per kAheadSteps of k
 };
 inline constexpr int64_t kAheadSteps = 4;
 template <class T>

@@ -146,8 +146,9 @@ void share_units(int workers, int64_t units, const F& f) {
 }
 
 /// Prefetches what will be read next, a piece with every tile, since weights come from far away.
-/// Tiles prefetch line by line between their multiply-adds; only what they cannot is requested at
-/// once, which would hold up their own loads.
+/// Tiles prefetch between their multiply-adds, as many lines at a time as a piece needs: more at
+/// once than a processor can wait for would hold up the tile's own loads, and reading and computing
+/// would take turns.
 class Ahead {
  public:
   Ahead(const float* from, int64_t floats, int64_t pieces)
@@ -157,10 +158,16 @@ class Ahead {
   /// Call before tile `c`.
   void step(MicroCall<float>& c) {
     c.ahead = left_ > 0 ? at_ : nullptr;
-    const int64_t n = std::min(left_, piece_), own = c.k / kAheadSteps * c.segments * kLine;
-    for (int64_t i = own; i < n; i += kLine) __builtin_prefetch(at_ + i, 0, 2);
-    at_ += std::min(left_, std::max(own, piece_));
-    left_ -= std::min(left_, std::max(own, piece_));
+    c.ahead_lines = 1;
+    const int64_t most = floats_of(c) * (kPackedPanel / micro_table<float>().panel());
+    if (left_ <= 0 || most == 0) return;
+    c.ahead_lines = (std::min(left_, piece_) + most - 1) / most;
+    at_ += std::min(left_, most * c.ahead_lines);
+    left_ -= std::min(left_, most * c.ahead_lines);
+  }
+  /// What a call of a tile prefetches.
+  static int64_t floats_of(const MicroCall<float>& c) {
+    return c.k / kAheadSteps * c.segments * c.ahead_lines * kLine;
   }
 
  private:

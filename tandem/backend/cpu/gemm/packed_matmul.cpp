@@ -198,6 +198,7 @@ void pack_rows(const PackedRows& rows, const float* a, int64_t am, int64_t k, in
 void packed_tile(MicroCall<float> c, int64_t rows, int64_t columns) {
   const MicroTable<float>& t = micro_table<float>();
   if (rows == 1 && columns % t.panel() == 0) {
+    c.ahead_lines *= columns / t.panel();  // one call fetches for all
     t.run_row(c, columns / t.panel(), t.panel(), t.panel());
     return;
   }
@@ -206,6 +207,7 @@ void packed_tile(MicroCall<float> c, int64_t rows, int64_t columns) {
     t.run(rows, c);
     c.b += t.panel();
     c.c += t.panel();
+    if (c.ahead) c.ahead += Ahead::floats_of(c);
     if (c.bias) c.bias += t.panel();
     if (c.add) c.add += t.panel();
   }
