@@ -108,8 +108,9 @@ TEST(Streams, GiveWholeCharactersAndNothingOfAStop) {
 }
 
 // Prompts of several lengths, all at the same time.
-void expect_texts_of_each_alone(const std::shared_ptr<models::PretrainedModel>& model) {
-  TextEngine engine(model, {.streams = 4, .length = 20, .block = 4, .piece = 5});
+void expect_texts_of_each_alone(const std::shared_ptr<models::PretrainedModel>& model,
+                                int64_t piece = 5) {
+  TextEngine engine(model, {.streams = 4, .length = 20, .block = 4, .piece = piece});
   const bool single = model->module().parameters()[0].dtype() == DType::f32;
   if (single) {
     EXPECT_EQ(engine.sizes(), (std::vector<int64_t>{1, 2, 4})) << "not decoded together";
@@ -130,6 +131,7 @@ TEST(Engine, TextsAreThoseOfEachAlone) {
   for (const char* family : {"gpt2", "llama", "qwen2", "qwen3", "gemma2", "gemma3", "mixtral"}) {
     SCOPED_TRACE(family);
     expect_texts_of_each_alone(model_of(family));
+    expect_texts_of_each_alone(model_of(family), 64);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that wait for a stream: who is told that it came too late, and who is not.
+// Texts that wait: who is told that it came too late, who is not, and who is read at once.
 #include <atomic>
 #include <future>
 #include <thread>
@@ -11,6 +11,43 @@
 
 namespace tandem::serve {
 namespace {
+
+// Prompts that come while a step runs are read in the next one, as many as its rows have room for.
+TEST(Engine, ShortPromptsAreReadTogether) {
+  const auto model = golden_model("llama");
+  const std::vector<std::vector<int64_t>> prompts = {
+      {4, 5, 6}, {7, 8, 9, 10}, {2, 3}, {25, 26, 27, 28, 29}};
+  for (const auto& [piece, steps] : {std::pair<int64_t, uint64_t>{64, 1}, {32, 2}, {4, 4}}) {
+    TextEngine engine(model, {.streams = 5, .length = 20, .block = 4, .piece = piece});
+    // Texts are admitted between two steps: the first answer waits until all are there.
+    std::promise<void> all_there;
+    TextRequest first{.prompt = {3}, .options = likeliest(1)};
+    first.token = [&, wait = all_there.get_future().share()](const TextToken&) {
+      wait.wait();
+      return true;
+    };
+    engine.submit(std::move(first));
+    std::vector<std::future<void>> ends;
+    std::vector<std::vector<int64_t>> got(prompts.size());
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      auto end = std::make_shared<std::promise<void>>();
+      ends.push_back(end->get_future());
+      engine.submit({.prompt = prompts[i],
+                     .options = likeliest(9),
+                     .token =
+                         [&, i](const TextToken& t) {
+                           got[i].push_back(t.id);
+                           return true;
+                         },
+                     .done = [end](const TextEnd&) { end->set_value(); }});
+    }
+    all_there.set_value();
+    for (std::future<void>& f : ends) f.get();
+    for (size_t i = 0; i < prompts.size(); ++i)
+      EXPECT_EQ(got[i], models::generate(*model, {prompts[i]}, likeliest(9))[0]) << i;
+    EXPECT_EQ(engine.counts().prompt_steps.load(), steps) << piece;
+  }
+}
 
 // A text that has run is not told that it came too late when it starts again.
 TEST(Engine, PatienceEndsWithTheFirstStep) {

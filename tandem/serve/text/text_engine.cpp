@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of a TextEngine: admit who waits, read a piece of one prompt, give everybody who has
-// read theirs the next token.
+// The loop of a TextEngine: admit who waits, read a piece of a prompt or of several short ones,
+// give everybody who has read theirs the next token.
 #include "tandem/serve/text/text_engine.h"
 
 #include <algorithm>
@@ -145,7 +145,7 @@ struct TextEngine::State {
     }
     drop_late();
     admit();
-    read_piece();
+    read_pieces();
     grow();
   }
 
@@ -271,20 +271,38 @@ struct TextEngine::State {
             t.read, t.blocks, t.request.adapter, t.encoded};
   }
 
-  void read_piece() {
-    const auto at = std::find_if(running.begin(), running.end(),
-                                 [](const GrowingText& t) { return t.unread() > 1; });
-    if (at == running.end()) return;
-    const int64_t count = std::min(at->unread(), options.piece);
-    const TextPart p = part(*at, count);
-    const std::vector<std::vector<float>> logits = steps.run(std::span(&p, 1));
-    if (drafts && at->draft_read == at->read) {
-      drafts->read(p);
-      at->draft_read += count;
+  // A piece of the first prompt that is not read, and of those after it that fit into its step.
+  void read_pieces() {
+    std::vector<std::list<GrowingText>::iterator> group;
+    std::vector<TextPart> parts;
+    TextSteps::PieceSize size{0, 1};
+    for (auto at = running.begin(); at != running.end(); ++at) {
+      if (at->unread() <= 1) continue;
+      const int64_t count = std::min(at->unread(), options.piece);
+      if (group.empty()) size = steps.read_with(count);
+      if (!group.empty() && (count > size.each || !may_share_step(*group[0], *at))) continue;
+      group.push_back(at);
+      parts.push_back(part(*at, count));
+      if (static_cast<int64_t>(group.size()) == size.parts) break;
     }
-    counts.prompt_tokens += static_cast<uint64_t>(count);
-    advance(*at, count);
-    if (at->unread() == 0) take(at, logits[0]);
+    if (group.empty()) return;
+    ++counts.prompt_steps;
+    const std::vector<std::vector<float>> logits = steps.run(parts);
+    const AnswersTogether together;
+    for (size_t k = 0; k < group.size(); ++k) {
+      const auto at = group[k];
+      const auto count = static_cast<int64_t>(parts[k].ids.size());
+      if (drafts && at->draft_read == at->read) {
+        drafts->read(parts[k]);
+        at->draft_read += count;
+      }
+      counts.prompt_tokens += static_cast<uint64_t>(count);
+      advance(*at, count);
+      if (at->unread() == 0) take(at, logits[k]);
+    }
+  }
+  bool may_share_step(const GrowingText& a, const GrowingText& b) const {
+    return steps.mixes_adapters() || (a.request.adapter == 0) == (b.request.adapter == 0);
   }
 
   void grow() {

@@ -30,7 +30,7 @@ struct TextEngineOptions {
   int64_t cache_tokens = 0;  ///< of the pool; 0: `streams` texts of `length`, at most cache_bytes
   int64_t cache_bytes = int64_t{1} << 30;
   int64_t block = 16;        ///< tokens of a block
-  int64_t piece = 64;        ///< tokens of a prompt that are read between two steps
+  int64_t piece = 64;        ///< tokens of a prompt, or of several, that are read between two steps
   size_t queue = 256;        ///< texts that may wait
   double priority_step = 0;  ///< as SchedulerOptions::priority_step
   int threads = 0;           ///< 0: all cores
@@ -78,6 +78,7 @@ struct TextCounts {
   std::atomic<uint64_t> accepted{0}, ok{0}, failed{0}, cancelled{0}, rejected{0}, preempted{0};
   std::atomic<uint64_t> displaced{0};  ///< accepted, and given up for one of a higher priority
   std::atomic<uint64_t> prompt_tokens{0}, shared_tokens{0}, new_tokens{0}, steps{0}, step_rows{0};
+  std::atomic<uint64_t> prompt_steps{0};  ///< that read prompts
   std::atomic<uint64_t> drafted_tokens{0}, accepted_tokens{0};
   std::atomic<int64_t> running{0}, waiting{0};
   std::atomic<int64_t> blocks_held{0};

@@ -107,8 +107,8 @@ void TextSteps::set_up(const TextEngineOptions& o) {
   cache_ = pool_of(*model_, blocks_, o.block);
   for (int64_t n = 1; n < o.streams; n *= 2) sizes_.push_back(n);
   sizes_.push_back(o.streams);
-  pieces_ = {std::min(kSmallPiece, o.piece)};
-  if (o.piece > kSmallPiece) pieces_.push_back(o.piece);
+  for (int64_t each = kSmallPiece; each < o.piece; each *= 2) pieces_.push_back({each, 1});
+  pieces_.push_back({o.piece, 1});
   const auto step = [this](const std::vector<Tensor>& x) {
     std::optional<models::AdapterSet::Use> use;
     if (pair_) return pair_->decode_pair({x[0], x[1], x[2], x[3], x[4]}, x[5], cache_);
@@ -140,8 +140,15 @@ std::vector<std::vector<float>> TextSteps::run(std::span<const TextPart> parts) 
   const int64_t size = *std::lower_bound(sizes_.begin(), sizes_.end(), n);
   if (longest == 1) return run_sized(parts, size, 1);
   if (longest <= wide_) return run_sized(parts, size, wide_);
-  TD_ASSERT(n == 1);
-  return run_sized(parts, 1, *std::lower_bound(pieces_.begin(), pieces_.end(), longest));
+  const PieceSize piece = read_with(longest);
+  TD_ASSERT(n <= piece.parts);
+  return run_sized(parts, size, piece.each);
+}
+
+TextSteps::PieceSize TextSteps::read_with(int64_t tokens) const {
+  if (tokens <= wide_) return {wide_, most_parts()};
+  return *std::find_if(pieces_.begin(), pieces_.end(),
+                       [&](const PieceSize& p) { return p.each >= tokens; });
 }
 
 std::vector<std::vector<float>> TextSteps::run_wide(std::span<const TextPart> parts) {
@@ -197,19 +204,55 @@ std::vector<std::vector<float>> TextSteps::each_alone(std::span<const TextPart> 
   return out;
 }
 
-// Compiles the steps that read prompts, and learns the size of the vocabulary.
+// Compiles the steps that read one prompt, and learns the size of the vocabulary.
 void TextSteps::warm_up_pieces() {
   const int64_t block = 1, zero = 0;
-  const std::vector<int64_t> piece(static_cast<size_t>(pieces_.back()), 0);
+  const std::vector<int64_t> piece(static_cast<size_t>(pieces_.back().each), 0);
   for (int64_t adapter = 0; adapter <= (adapters_ ? 1 : 0); ++adapter) {
     const std::span first(&block, 1);
-    for (const int64_t l : pieces_) {
-      const auto fits = static_cast<size_t>(std::min(l, cache_.block));
-      run_sized(std::vector{TextPart{std::span(piece).first(fits), 0, first, adapter}}, 1, l);
+    for (const PieceSize& p : pieces_) {
+      const auto fits = static_cast<size_t>(std::min(p.each, cache_.block));
+      run_sized(std::vector{TextPart{std::span(piece).first(fits), 0, first, adapter}}, 1, p.each);
     }
     vocabulary_ = static_cast<int64_t>(
         run_sized(std::vector{TextPart{std::span(&zero, 1), 0, first, adapter}}, 1, 1)[0].size());
   }
+}
+
+// Compiles those that read several prompts at once, as many tokens as the largest piece has.
+void TextSteps::warm_up_prompts(bool same_bits) {
+  for (PieceSize& p : pieces_)
+    for (const int64_t n : sizes_) {
+      if (pair_ || n * p.each > pieces_.back().each) break;
+      if (n == 1) continue;
+      bool same = same_pieces(p.each, n, false);
+      if (adapters_) same = same_pieces(p.each, n, true) && same;
+      if (!same && same_bits) break;
+      p.parts = n;
+    }
+}
+
+// Whether `n` prompts, as long as `each` tokens and a block allow, have the bits that each has
+// alone.
+bool TextSteps::same_pieces(int64_t each, int64_t n, bool adapted) {
+  const int64_t length = std::min(each, cache_.block);
+  if (n > blocks_ - 1) return false;
+  std::vector<int64_t> ids, blocks;
+  for (int64_t i = 0; i < n * length; ++i) ids.push_back((i * 43 + 5) % vocabulary_);
+  for (int64_t i = 0; i < n; ++i) blocks.push_back(i + 1);
+  std::vector<TextPart> parts;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const int64_t adapter =
+        adapted ? static_cast<int64_t>(i + 1) % (adapters_->count() + 1) : int64_t{0};
+    const auto w = static_cast<size_t>(length);
+    parts.push_back(
+        {std::span(ids).subspan(i * w, w), 0, std::span(blocks).subspan(i, 1), adapter});
+  }
+  const auto together = run_sized(parts, n, each);
+  bool same = true;
+  for (size_t i = 0; i < parts.size(); ++i)
+    same = same && same_floats(together[i], run_sized(std::span(parts).subspan(i, 1), 1, each)[0]);
+  return same;
 }
 
 // Texts of one, two ... tokens, each in a block of its own, as many as there is room for; then the
@@ -256,6 +299,7 @@ void TextSteps::warm_up(bool same_bits) {
       log_warning("texts are not decoded {} at a time: their bits would change", size);
   }
   sizes_ = kept;
+  warm_up_prompts(same_bits);
   bool same = true;
   for (const int64_t size : sizes_) {
     if (wide_ == 1) break;

@@ -42,7 +42,7 @@ class TextSteps {
   bool is_pair() const { return pair_ != nullptr; }
   void read_prompt(std::span<const int64_t> ids, std::span<const int64_t> blocks);
   /// Logits after the last token of each part, [parts, vocabulary]: parts of up to `wide` tokens
-  /// each, as many as the largest size, or one part of up to `piece` tokens.
+  /// each, as many as the largest size, or as many longer ones as read_with() says.
   std::vector<std::vector<float>> run(std::span<const TextPart> parts);
   /// Logits after each of `wide` tokens of each part, in their order; of tokens that a part lacks,
   /// they are empty.
@@ -54,6 +54,12 @@ class TextSteps {
   int64_t length() const { return length_; }
   int64_t vocabulary() const { return vocabulary_; }
   int64_t most_parts() const { return sizes_.back(); }
+  /// What one step reads along with a part of `tokens` tokens, at most: `parts` of `each` tokens,
+  /// the part itself among them.
+  struct PieceSize {
+    int64_t each, parts;
+  };
+  PieceSize read_with(int64_t tokens) const;
   const std::vector<int64_t>& sizes() const { return sizes_; }
   /// How many tokens run_wide() takes where a text has the bits that it has token by token; else 1.
   int64_t wide() const { return wide_; }
@@ -65,13 +71,16 @@ class TextSteps {
   std::vector<std::vector<float>> run_sized(std::span<const TextPart> parts, int64_t n, int64_t l,
                                             bool every = false);
   bool same_when_wide(int64_t size, bool adapted);
+  bool same_pieces(int64_t each, int64_t n, bool adapted);
   std::vector<std::vector<float>> each_alone(std::span<const TextPart> parts);
   void warm_up_pieces();
+  void warm_up_prompts(bool same_bits);
   std::shared_ptr<models::PretrainedModel> model_;
   models::PagedPair* pair_ = nullptr;
   models::PagedCache cache_;
   int64_t length_ = 0, blocks_ = 0, columns_ = 0, vocabulary_ = 0, wide_ = 1;
-  std::vector<int64_t> sizes_, pieces_;
+  std::vector<int64_t> sizes_;
+  std::vector<PieceSize> pieces_;  ///< of a prompt, ascending
   std::optional<models::AdapterSet> adapters_;
   bool mixes_ = true;
   /// ids, positions, slots, table, last and, where a text has one, adapters; of a pair the last
