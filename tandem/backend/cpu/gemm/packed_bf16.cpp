@@ -58,7 +58,12 @@ void part(const KernelCall& c, const Bf16Plan& p, const FusedEpilogue& fused, in
       for (int64_t t = 0; t < tiles; ++t) {
         const int64_t row = first + (last - first) * t / tiles;
         const int64_t rows = first + (last - first) * (t + 1) / tiles - row;
-        l.tile({p.k, a + row * p.k, p.k, 2, w + j * p.k * kPackedPanel, sums},
+        l.tile({.k = p.k,
+                .a = a + row * p.k,
+                .am = p.k,
+                .w = w + j * p.k * kPackedPanel,
+                .c = sums,
+                .far = t == 0},
                static_cast<int>(rows));
         if (bias) l.add(sums, bias + column, 0, rows, columns);
         if (residual) l.add(sums, residual + row * p.n + column, p.n, rows, columns);

@@ -31,6 +31,10 @@ void tile_of(const Bf16Tile& t) {
   }
   const uint16_t *a = t.a, *w = t.w;
   for (int64_t k = 0; k < t.k; k += 2, a += t.ak, w += 64) {
+    if (t.far) {
+      fetch_later(w);
+      fetch_later(w + 32);
+    }
     const auto w0 = (__m512bh)_mm512_loadu_si512(w), w1 = (__m512bh)_mm512_loadu_si512(w + 32);
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i) {
