@@ -12,7 +12,7 @@
 #include "cli/edge_internal.h"
 #include "cli/model_internal.h"
 #include "tandem/base/files/file.h"
-#include "tandem/base/files/folder.h"
+#include "tandem/edge/folder_files.h"
 #include "tandem/edge/mini.h"
 #include "tandem/edge/phone.h"
 #include "tandem/edge/wasm.h"
@@ -46,25 +46,26 @@ CompiledModel compile_to_c(const CompileVerbOptions& o) {
   return c;
 }
 
+void write_to_folder(const CompileVerbOptions& o, const edge::FolderFiles& files) {
+  const edge::FolderChanges changes = edge::write_folder(o.out, o.target, files);
+  fmt::print("{}:\n", o.out);
+  for (const auto& file : files) fmt::print("  {}\n", file.first);
+  for (const std::string& name : changes.removed)
+    fmt::print("  {}: of the net before, removed\n", name);
+  for (const std::string& name : changes.kept)
+    fmt::print(stderr, "warning: {} was written for another net and changed since: it stays\n",
+               name);
+}
+
 CompiledModel compile_to_wasm(const CompileVerbOptions& o) {
   CompiledModel c = compile_as_c(o.choice);
   const edge::WebNet web =
       edge::write_wasm(c.net, {}, {.labels = c.model.labels, .sample_rate = c.sample_rate});
-  const std::filesystem::path folder(o.out);
-  make_folders(folder.string());
-  const auto write = [&](const char* name, const std::string& text) {
-    write_file((folder / name).string(), text);
-  };
-  write("net.wasm", web.module);
-  write("net.mjs", web.script);
-  write("net.d.mts", web.types);
-  std::string names = "net.wasm, net.mjs, net.d.mts";
-  for (const auto& [name, page] : web.pages) {
-    write(name.c_str(), page);
-    names += ", " + name;
-  }
-  fmt::print("{}: {}\n  module  {} bytes, {} beyond the weights\n", folder.string(), names,
-             web.module.size(), web.code_bytes);
+  edge::FolderFiles files = {
+      {"net.wasm", web.module}, {"net.mjs", web.script}, {"net.d.mts", web.types}};
+  files.insert(files.end(), web.pages.begin(), web.pages.end());
+  write_to_folder(o, files);
+  fmt::print("  module  {} bytes, {} beyond the weights\n", web.module.size(), web.code_bytes);
   print_memory(c.net);
   return c;
 }
@@ -78,17 +79,7 @@ edge::FolderFiles folder_for(const CompileVerbOptions& o, const edge::EdgeSource
 
 CompiledModel compile_to_folder(const CompileVerbOptions& o) {
   CompiledModel c = compile_as_c(o.choice);
-  const edge::FolderFiles files = folder_for(o, c.net);
-  fmt::print("{}:\n", o.out);
-  for (const auto& [name, text] : files) {
-    const std::filesystem::path file = std::filesystem::path(o.out) / name;
-    make_folders(file.parent_path().string());
-    write_file(file.string(), text);
-    if (file.extension() == ".sh")
-      std::filesystem::permissions(file, std::filesystem::perms::owner_exec,
-                                   std::filesystem::perm_options::add);
-    fmt::print("  {}\n", name);
-  }
+  write_to_folder(o, folder_for(o, c.net));
   print_memory(c.net);
   return c;
 }

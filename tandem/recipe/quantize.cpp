@@ -63,12 +63,10 @@ class Quantising {
     TD_CHECK(!o.max_loss || (*o.max_loss >= 0 && *o.max_loss <= 100), Value,
              "a loss of at most {} points was asked for, expected a number from 0 to 100",
              *o.max_loss);
-    // Of another file's model only the batch is open.
+    // Of another file's model only the batch is open, unless no data says what the rest is.
     const bool file = is_graph_file(source.model);
     OnnxFileOptions onnx = o.onnx;
-    if (file && onnx.dynamic.empty())
-      for (const ModelPort& p : model_.inputs)
-        if (!p.shape.empty() && p.shape[0] < 0) onnx.dynamic.push_back(p.name + ":0=batch");
+    if (file && onnx.dynamic.empty()) onnx.dynamic = open_sizes_of_file();
     for (size_t i = 0; i < model_.inputs.size(); ++i)
       for (size_t d = 1; file && d < model_.inputs[i].shape.size(); ++d)
         if (model_.inputs[i].shape[d] < 0 && o.onnx.shapes.empty()) open_.emplace_back(i, d);
@@ -93,8 +91,10 @@ class Quantising {
   Data of_recipe(RecipeParts& parts) const;
   Data of_arrays() const;
   QuantizeReport run(Data data);
+  std::vector<std::string> open_sizes_of_file() const;
   void open_sizes(const Data& data);
   void take_sizes(const Data& data);
+  void check_sizes_known(const Data& data, const std::string& why) const;
   std::unique_ptr<quant::Network> traced(const quant::Forward& f, Data& data,
                                          QuantizeReport& report);
   QuantizeScore score(const quant::Quantized& q, const Data& data, int64_t most = INT64_MAX) const;
@@ -114,6 +114,25 @@ class Quantising {
   bool fixed_ = false;
   std::vector<std::pair<size_t, size_t>> open_;  ///< inputs and dimensions of a file, batches aside
 };
+
+// As --dynamic has them, under the file's names: the batch, and where each call finds its own
+// ranges all sizes.
+std::vector<std::string> Quantising::open_sizes_of_file() const {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < model_.inputs.size(); ++i) {
+    const ModelPort& p = model_.inputs[i];
+    const std::vector<std::string>& names = model_.runner->model().inputs()[i].type.dim_names;
+    for (size_t d = 0;
+         d < (o_.quant.dynamic ? p.shape.size() : std::min(p.shape.size(), size_t{1})); ++d) {
+      if (p.shape[d] >= 0) continue;
+      std::string name = d < names.size() && o_.quant.dynamic ? names[d] : "";
+      if (name.empty() || name.find_first_of(":,=") != name.npos)
+        name = d == 0 ? "batch" : fmt::format("{}_{}", p.name, d);
+      out.push_back(fmt::format("{}:{}={}", p.name, d, name));
+    }
+  }
+  return out;
+}
 
 // ---- data
 
@@ -330,23 +349,48 @@ void Quantising::take_sizes(const Data& data) {
   }
 }
 
-// Files may compute sizes from those of their inputs in ways that only numbers go through. Such a
-// file is quantised one sample at a time, and the result has the sizes of the data.
+// What stays open needs no number, all else does. `why`: something could not stay open.
+void Quantising::check_sizes_known(const Data& data, const std::string& why) const {
+  if (!data.calibration.empty()) return;
+  for (const auto& [input, d] : open_) {
+    const bool stays = std::any_of(
+        export_.dynamic.begin(), export_.dynamic.end(), [&, i = input, d = d](const auto& o) {
+          return o.argument == static_cast<int64_t>(i) && o.dim == static_cast<int64_t>(d);
+        });
+    TD_CHECK(stays, Value,
+             "dimension {} of '{}' is open in the file and has to be a number here{}\nGive sizes "
+             "as --shapes {}:1x3x32x32, or inputs as --data.",
+             d, model_.inputs[input].name, why.empty() ? "" : ": " + why,
+             model_.inputs[input].name);
+  }
+}
+
+// Files may compute sizes from those of their inputs in ways that only numbers go through. Then
+// the batch alone is open. A file that computes with that, too, is quantised one sample at a time,
+// and the result has the sizes of the data.
 std::unique_ptr<quant::Network> Quantising::traced(const quant::Forward& f, Data& data,
                                                    QuantizeReport& report) {
   const auto trace = [&] {
+    check_sizes_known(data, report.fixed);
     return std::make_unique<quant::Network>(
         f, onnx::export_specs(random_inputs(model_), export_.dynamic));
   };
   const bool asked = !is_graph_file(source_.model) || !o_.onnx.dynamic.empty();
-  if (asked || export_.dynamic.empty()) return trace();
-  try {
-    return trace();
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::Shape && e.kind() != ErrorKind::Unsupported) throw;
-    report.fixed = e.what();
-    report.fixed = report.fixed.substr(0, report.fixed.find('\n'));
+  while (!asked && !export_.dynamic.empty()) {
+    try {
+      return trace();
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Shape && e.kind() != ErrorKind::Unsupported) throw;
+      const std::string why = e.what();
+      const size_t others =
+          std::erase_if(export_.dynamic, [](const auto& d) { return d.dim != 0; });
+      report.fixed =
+          fmt::format("with {} open, the model {}", others > 0 ? "all sizes" : "its batch",
+                      why.substr(0, why.find('\n')));
+      if (others == 0) break;
+    }
   }
+  if (report.fixed.empty()) return trace();  // as asked for
   export_.dynamic.clear();
   fixed_ = true;
   std::vector<std::vector<Tensor>> single;
@@ -458,8 +502,7 @@ std::string QuantizeReport::to_string() const {
   if (score.samples > 0)
     s += fmt::format("outputs: {:.1f} dB, the same largest one for {:.2f} % of {} samples ({})\n",
                      score.sqnr, 100 * score.agreement, score.samples, method);
-  if (!fixed.empty())
-    s += "sizes are fixed at those of one sample: with an open batch, the model " + fixed + "\n";
+  if (!fixed.empty()) s += "sizes that should be open are fixed: " + fixed + "\n";
   return s + file + "\n";
 }
 

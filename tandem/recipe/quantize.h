@@ -40,7 +40,7 @@ struct TD_API QuantizeReport {
   std::string out;     ///< the name of the file
   std::string file;    ///< what was written, and how far it was checked
   std::string method;  ///< of calibration
-  std::string fixed;   ///< why the file's sizes are fixed, its batch too; "": as asked for
+  std::string fixed;   ///< why sizes are fixed that should be open; "": none are
   std::vector<quant::LayerFigures> layers;
   std::vector<quant::TableFigures> tables;  ///< of which rows are looked up
   std::vector<int64_t> table_steps;         ///< of each: as many as columns, or 1; in f32 0

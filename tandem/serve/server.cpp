@@ -149,7 +149,6 @@ void Call::only(std::string_view method) const {
 
 ModelVersionPtr version_of(ServerContext& server, const std::string& name,
                            const std::string& version) {
-  if (server.draining()) refuse(503, "the server is shutting down");
   if (ModelVersionPtr v = server.repository.find(name, version)) return v;
   if (server.repository.versions(name).empty())
     refuse(404, "there is no model '{}'", one_line(name, 128));
@@ -158,7 +157,7 @@ ModelVersionPtr version_of(ServerContext& server, const std::string& name,
 
 ModelVersionPtr picked_version(ServerContext& server, const std::string& name,
                                const std::string& version) {
-  if (!version.empty() || server.draining()) return version_of(server, name, version);
+  if (!version.empty()) return version_of(server, name, version);
   if (ModelVersionPtr v = server.repository.pick(name)) return v;
   return version_of(server, name);
 }

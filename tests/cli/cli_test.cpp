@@ -167,6 +167,12 @@ TEST_F(Tool, WritesModelsForBrowsersAndMeasuresThem) {
   EXPECT_TRUE(has(r.text, "beyond the weights")) << r.text;
   for (const char* file : {"/net.wasm", "/net.mjs", "/net.d.mts", "/draw.html"})
     EXPECT_TRUE(tandem::file_exists(dir + file)) << file;
+  tandem::write_file(dir + "/mine.html", "mine");
+  const Result other = tool("compile lenet --shapes x:2x1x28x28 --target wasm -o " + dir + " 2>&1");
+  ASSERT_EQ(other.code, 0) << other.text;
+  EXPECT_TRUE(has(other.text, "draw.html: of the net before, removed")) << other.text;
+  EXPECT_FALSE(tandem::file_exists(dir + "/draw.html"));
+  EXPECT_TRUE(tandem::file_exists(dir + "/mine.html"));
 }
 
 TEST_F(Tool, WritesModelsForPhones) {

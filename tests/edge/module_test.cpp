@@ -17,7 +17,11 @@
 #include "tandem/models/text/text_encoder.h"
 #include "tandem/models/vision/detector.h"
 #include "tandem/onnx/export.h"
+#include "tandem/ops/matmul/integer.h"
+#include "tandem/ops/pointwise/quantize.h"
+#include "tandem/ops/view/bits.h"
 #include "tandem/recipe/cpp_source.h"
+#include "tandem/recipe/quantize.h"
 #include "tandem/tandem.h"
 #include "tests/support/errors.h"
 
@@ -69,6 +73,53 @@ struct SmallUNet : nn::Module {
   }
 };
 
+// Functions that no layer calls.
+struct CallsNet : nn::Module {
+  Buffer scale{tensor({0.02f})}, zero{full({1}, 3, DType::u8)}, scales{rand({4}) + 0.1};
+  Buffer codes{randint(-127, 127, {3, 4, 3, 3}).to(DType::i8)}, grid{rand({1, 5, 5, 2})};
+  Buffer rows{(rand({4, 6}) * 100.0).to(DType::i8)}, at{tensor({2, 0})};
+  nn::Linear first{4, 4}, second{4, 4}, third{4, 4}, fourth{4, 4}, fifth{4, 4};
+  CallsNet() {
+    TD_REGISTER(scale, zero, scales, codes, grid, rows, at, first, second, third, fourth, fifth);
+  }
+  std::vector<Tensor> forward(const Tensor& in) {
+    const Tensor x = first(second(third(fourth(fifth(in)))));  // [n, 4, 4]
+    const Tensor square = matmul(x, x.transpose(1, 2)) + eye(4), image = x.unsqueeze(1);
+    const Tensor wide = expand(image, {image.shape(0), 4, 4, 4}),
+                 q = quantize_linear(x, scale, zero);
+    const DynamicCodes d = dynamic_quantize_linear(x);
+    const auto [sign, logabsdet] = linalg::slogdet(square);
+    const Tensor columns = unfold(image, IntList{2, 2}, {1, 1}, {1, 1}, {2, 2});
+    return {dequantize_linear(q, scale, zero),
+            dequantize_linear(quantize_linear(x, scales, {}, 2, DType::i8), scales, {}, 2),
+            fake_quantize(x, scale, zero, {.low = 0, .high = 255}),
+            matmul_integer(d.codes, rows, d.zero).to(DType::f32) * d.scale,
+            conv_integer(
+                quantize_linear(wide, scale, zero), codes, zero, {},
+                {.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .padding_end = {1, 1}}),
+            diagonal(x, 1, 1, 2),
+            unfold(x, 2, 2, 1),
+            columns,
+            fold(columns, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {2, 2}),
+            bitcast(x, DType::i32),
+            cdist(x, x),
+            linear_scan(sigmoid(x), x, 1, true),
+            linspace(0, 1, 4) * x,
+            linalg::cholesky(square),
+            linalg::solve_triangular(square, x, false),
+            linalg::solve(square, x),
+            linalg::inv(square),
+            linalg::det(square),
+            sign,
+            logabsdet,
+            linalg::lu_factor(square).LU,
+            linalg::svd(square).S,
+            linalg::matrix_exp(x),
+            grid_sample(image, expand(grid, {image.shape(0), 5, 5, 2}), "bicubic", "reflection"),
+            index_put(x, {Slice(), at.value()}, x.narrow(1, 0, 2), true)};
+  }
+};
+
 struct ModuleCase {
   std::string name;
   nn::AnyModule net;
@@ -81,7 +132,8 @@ template <class M>
 ModuleCase case_of(const std::string& name, M net, Tensor x, bool trains = true) {
   nn::AnyModule any(net);
   const auto forward = [net](std::span<const Tensor> in) mutable {
-    if constexpr (std::is_same_v<M, SequenceNet> || std::is_same_v<M, SmallUNet>)
+    if constexpr (std::is_same_v<M, SequenceNet> || std::is_same_v<M, SmallUNet> ||
+                  std::is_same_v<M, CallsNet>)
       return net.forward(in[0]);
     else
       return std::vector<Tensor>{net(in[0])};
@@ -113,6 +165,7 @@ std::vector<ModuleCase> module_cases() {
       case_of("encoder", models::TextEncoder(text), some_ids(30), false),
       case_of("sequence", SequenceNet(), some_ids(20), false),
       case_of("small_unet", SmallUNet(), randn({2, 3, 16, 16})),
+      case_of("calls", CallsNet(), randn({2, 4, 4})),
   };
 }
 
@@ -279,6 +332,23 @@ TEST(EdgeModule, GivesTheBitsOfTheNet) {
   expected.push_back(of_mobile);
   names.push_back("channels_last");
 
+  // Layers on codes.
+  io::save_npy(randn({4, 1, 28, 28}), folder + "/images.npy");
+  for (const bool dynamic : {false, true}) {
+    const std::string name = dynamic ? "each_call" : "qdq", coded = folder + "/" + name + "_q.onnx";
+    recipe::QuantizeFileOptions options;
+    options.quant.dynamic = dynamic;
+    options.data = folder + "/images.npy";
+    recipe::quantize_file({.model = "lenet"}, coded, options);
+    EXPECT_GT(recipe::write_cpp({.model = coded}, folder + "/" + name + ".h").calls, 7u);
+    Expected of_codes;
+    of_codes.in["1"] = image;
+    of_codes.out["1.0"] = onnx::OnnxModel::load(coded)({image})[0];
+    save(of_codes.in, folder + "/" + name + "_in.safetensors");
+    expected.push_back(of_codes);
+    names.push_back(name);
+  }
+
   ASSERT_EQ(compile_and_run(folder, names), 0) << "in " << folder;
   for (size_t k = 0; k < names.size(); ++k) {
     const StateDict got = load(fmt::format("{}/{}_out.safetensors", folder, names[k]));
@@ -429,12 +499,12 @@ TEST(EdgeModule, NamesAllThatHasNoForm) {
   init();
   const edge::EdgePort in{"x", Spec(DType::f32, Shape{4, 4})};
   const auto forward = [](std::span<const Tensor> x) {
-    return std::vector{linalg::cholesky(x[0]), linalg::inv(x[0]), linalg::inv(x[0] + 1)};
+    return std::vector{linalg::eigvalsh(x[0]), linalg::qr(x[0]).Q, linalg::qr(x[0] + 1).Q};
   };
   EXPECT_TRUE(has(error_of([&] {
                     edge::write_module(forward, {&in, 1});
                   }),
-                  "these ops have no C++ form: 1 x cholesky, 2 x inv"));
+                  "these ops have no C++ form: 1 x eigh, 2 x qr"));
   EXPECT_TRUE(has(error_of([&] {
                     edge::write_module(forward, {&in, 1}, {.name = "a b"});
                   }),

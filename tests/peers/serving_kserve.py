@@ -43,6 +43,7 @@ async def rest():
     v1 = InferenceRESTClient(RESTConfig(protocol="v1", retries=0))
     r = await v1.infer(url, {"instances": x.tolist()}, model_name="linear")
     near(r["predictions"])
+    assert await v1.is_model_ready(url, "linear") is True
 
 
 async def by_grpc():

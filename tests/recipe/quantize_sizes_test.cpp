@@ -12,6 +12,7 @@
 #include "tandem/tandem.h"
 #include "tests/io/io_helper.h"
 #include "tests/onnx/helper.h"
+#include "tests/support/errors.h"
 
 namespace tandem::recipe {
 namespace {
@@ -92,6 +93,60 @@ TEST(QuantizeFile, LengthsOfTheData) {
     const Tensor want = onnx::OnnxModel::load(folder / "net.onnx")({x})[0];
     EXPECT_EQ(y.shape(), Shape(batch, 7, 4));
     EXPECT_LT(amax(abs(y - want)).item<double>(), 0.2);
+  }
+}
+
+// Where each call finds its own ranges, all that a file leaves open stays open, under its names.
+// The second file computes with its batch; then sizes have to be given.
+TEST(QuantizeFile, DynamicKeepsOpenSizes) {
+  init();
+  manual_seed(4);
+  const TempFolder folder;
+  const std::vector<float> weight = rand({4, 4}).to_vector<float>(), one(4, 1.0f);
+  io::save_npy(randn({6, 7, 4}), folder / "x.npy");
+  const struct Case {
+    bool computes;
+    const char *data, *shapes;
+    std::vector<int64_t> open;  ///< of the result; empty: an error
+  } kCases[] = {{false, "", "", {-1, -1, 4}},      {false, "", "x:2x5x4", {-1, -1, 4}},
+                {false, "x.npy", "", {-1, -1, 4}}, {true, "", "", {}},
+                {true, "", "x:1x5x4", {1, 5, 4}},  {true, "x.npy", "", {1, 7, 4}}};
+  for (const Case& c : kCases) {
+    onnx::GraphText g;
+    g.inputs = {open_port("x")};
+    g.outputs = {open_port("y")};
+    g.initializers = {onnx::floats("w", {4, 4}, weight), onnx::floats("one", {1, 1, 4}, one)};
+    g.nodes = {onnx::node("MatMul", {"x", "w"}, {"z"})};
+    if (c.computes) {
+      g.nodes.push_back(onnx::node("Shape", {"x"}, {"sizes"}));
+      g.nodes.push_back(onnx::node("Expand", {"one", "sizes"}, {"ones"}));
+    }
+    g.nodes.push_back(onnx::node("Add", {"z", c.computes ? "ones" : "one"}, {"y"}));
+    write_file(folder / "net.onnx", onnx::model(g));
+    QuantizeFileOptions options;
+    options.quant.dynamic = true;
+    options.onnx.shapes = c.shapes;
+    if (*c.data) options.data = folder / c.data;
+    const auto quantised = [&] {
+      return quantize_file({.model = folder / "net.onnx"}, folder / "q.onnx", options);
+    };
+    if (c.open.empty()) {
+      EXPECT_TRUE(
+          has(thrown(quantised, ErrorKind::Value), "dimension 1 of 'x' is open in the file"));
+      continue;
+    }
+    const QuantizeReport r = quantised();
+    EXPECT_EQ(r.fixed.empty(), !c.computes) << r.fixed;
+    const onnx::OnnxModel q = onnx::OnnxModel::load(folder / "q.onnx");
+    const onnx::OnnxTypeSpec& type = q.inputs()[0].type;
+    EXPECT_EQ(type.dims, c.open);
+    if (c.computes) continue;
+    EXPECT_EQ(type.dim_names, (std::vector<std::string>{"batch", "length", ""}));
+    for (const int64_t length : {1, 9}) {
+      const Tensor x = randn({3, length, 4}),
+                   want = onnx::OnnxModel::load(folder / "net.onnx")({x})[0];
+      EXPECT_LT(amax(abs(q({x})[0] - want)).item<double>(), 0.2);
+    }
   }
 }
 

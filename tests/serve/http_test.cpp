@@ -458,6 +458,19 @@ TEST_F(HttpServing, DrainsWithoutLosingAnAnswer) {
   EXPECT_THROW(client(), Error);
 }
 
+// What was sent before the end is answered, whether the server has accepted and read it or not.
+TEST_F(HttpServing, DrainsWithoutClosingWhatIsUnread) {
+  start({.linger_seconds = 0.1});
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.push_back(client());
+    clients.back()->send(request_text("GET", "/a", "h", "", {}));
+  }
+  server_->drain(0, 10);
+  for (const auto& c : clients) EXPECT_EQ(c->receive().body, "/a");
+  thread_.join();
+}
+
 TEST(HttpServer, AddressesThatCannotBeHad) {
   const auto handler = [](const HttpExchangePtr& e) { e->answer({}); };
   HttpServer first({}, handler);

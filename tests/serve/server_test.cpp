@@ -332,7 +332,10 @@ TEST_F(Serving, PathsAndMethods) {
       {"POST", "/v2/models/scale/versions/stable/infer", 200, "[2.0,4.0,6.0,8.0]", twice},
       {"POST", "/v2/repository/models/scale/load", 403, "--allow-load"},
       {"POST", "/v2/repository/models/scale/unload", 403, "--allow-load"},
-      {"GET", "/v1/models/scale", 200, "AVAILABLE"},
+      {"GET", "/v1/models/scale", 200,
+       "{\"name\":\"scale\",\"ready\":true,\"model_version_status\":[{\"version\":\"1\",\"state\":"
+       "\"AVAILABLE\""},
+      {"GET", "/v1/models/scale/versions/1", 200, "{\"model_version_status\":["},
       {"GET", "/v1/models/scale/versions/1", 200, "\"version\":\"1\""},
       {"GET", "/v1/models/scale/metadata", 200, "DT_FLOAT"},
       {"GET", "/ping", 200, "Healthy"},

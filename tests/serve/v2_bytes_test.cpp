@@ -40,11 +40,34 @@ class BytesTensors : public ::testing::Test {
     std::filesystem::copy(golden_path("hf/bert_sequenceclassification"), bert);
     write_file(bert + "/tokenizer.json", word_tokenizer(32));
     put_model(*folder_ / "models/scale.onnx", scale_model(3));
+    put_model(*folder_ / "models/negated.onnx", onnx::model({{onnx::node("Neg", {"x"}, {"y"})},
+                                                             {},
+                                                             {sized_port("x", 1, {-1, -1})},
+                                                             {sized_port("y", 1, {-1, -1})}}));
+    put_model(*folder_ / "models/scaled_texts/serve.yaml", ensemble_of("texts", ""));
+    put_model(
+        *folder_ / "models/two_takers/serve.yaml",
+        ensemble_of("texts", "  - {model: texts, input_map: [$in=a], output_map: [$out=z]}\n"));
     server_ = new Running({.models = *folder_ / "models"});
   }
   static void TearDownTestSuite() {
     delete server_;
     delete folder_;
+  }
+  // The run's model, and one that negates what it gives.
+  static std::string ensemble_of(const std::string& model, std::string more) {
+    recipe::Predictor predictor(texts_);
+    const std::string in = predictor.model().inputs.at(0).name,
+                      out = predictor.model().outputs.at(0).name;
+    const auto put = [](std::string& text, const std::string& from, const std::string& to) {
+      if (const size_t at = text.find(from); at != text.npos) text.replace(at, from.size(), to);
+    };
+    put(more, "$in", in);
+    put(more, "$out", out);
+    return fmt::format(
+        "ensemble:\n  - {{model: {}, input_map: [{}=a], output_map: [{}=b]}}\n"
+        "  - {{model: negated, input_map: [x=b], output_map: [y=c]}}\n{}",
+        model, in, out, more);
   }
   // A request by REST: its JSON up to the inputs' end, and bytes after it.
   static HttpResponse rest(const std::string& model, const std::string& input,
@@ -96,6 +119,21 @@ std::string BytesTensors::digits_, BytesTensors::texts_;
 
 const Texts kAsked = {"Where is this book ?", "Who wrote the river ?"};
 const char* const kAskedJson = R"(["Where is this book ?","Who wrote the river ?"])";
+
+TEST_F(BytesTensors, EnsemblesTakeWhatTheirFirstModelTakes) {
+  const std::string asked = input_of("text", "[2]", std::string("\"data\":") + kAskedJson);
+  std::vector<float> want = floats_of(rest("texts", asked));
+  for (float& y : want) y = -y;
+  EXPECT_EQ(floats_of(rest("scaled_texts", asked)), want);
+  EXPECT_TRUE(has(server_->get("/v2/models/scaled_texts").body,
+                  "{\"name\":\"text\",\"datatype\":\"BYTES\",\"shape\":[-1,1]}"));
+  const HttpResponse r = server_->post("/v1/models/scaled_texts:predict",
+                                       std::string("{\"instances\":") + kAskedJson + "}");
+  EXPECT_EQ(r.status, 200) << r.body;
+  // An input that two steps take is a tensor.
+  EXPECT_EQ(rest("two_takers", asked).status, 400);
+  EXPECT_FALSE(has(server_->get("/v2/models/two_takers").body, "BYTES"));
+}
 
 TEST_F(BytesTensors, TextsOfARunInEveryForm) {
   recipe::Predictor predictor(texts_);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <unordered_map>
 
 #include "tandem/base/fields.h"
@@ -77,6 +78,30 @@ constexpr CallForm kCallForms[] = {
      CallText::call, "y h c"},
     {"gru", "gru({x}, {h0}, {w_ih}, {w_hh}, {b_ih={}}, {b_hh={}}, {reverse=false})", CallText::call,
      "y h"},
+    {"quantize_linear", "quantize_linear({x}, {scale}, {zero={}}, {axis=1}, {dtype=DType::u8})"},
+    {"dequantize_linear", "dequantize_linear({codes}, {scale}, {zero={}}, {axis=1})"},
+    {"dynamic_quantize_linear", "dynamic_quantize_linear({x})", CallText::call, "codes scale zero"},
+    {"matmul_integer", "matmul_integer({x}, {w}, {x_zero={}}, {w_zero={}})"},
+    {"diagonal", "diagonal({x}, {offset=0}, {dim1=0}, {dim2=1})"},
+    {"unfold", "unfold({x}, {dim}, {size}, {step})"},
+    {"im2col", "unfold({x}, {kernel}, {dilation}, {padding}, {stride})"},
+    {"col2im", "fold({x}, {size}, {kernel}, {dilation}, {padding}, {stride})"},
+    {"bitcast", "bitcast({x}, {dtype})"},
+    {"cdist", "cdist({x1}, {x2})"},
+    {"gcd", "gcd({a}, {b})"},
+    {"nextafter", "nextafter({a}, {b})"},
+    {"linear_scan", "linear_scan({a}, {b}, {dim}, {reverse=false})"},
+    {"dynamic_slice", "dynamic_slice({x}, {dim}, {start}, {length})"},
+    {"linspace", "linspace({start}, {end}, {steps}, {dtype=DType::f32})"},
+    {"eye", "eye({n}, {m}, {dtype=DType::f32})"},
+    {"cholesky", "linalg::cholesky({A}, {upper=false})"},
+    {"solve_triangular", "linalg::solve_triangular({A}, {B}, {upper}, true, {unitriangular})"},
+    {"inv", "linalg::inv({A})"},
+    {"det", "linalg::det({A})"},
+    {"slogdet", "linalg::slogdet({A})", CallText::call, "sign logabsdet"},
+    {"lu_factor", "linalg::lu_factor({A})", CallText::call, "LU pivots"},
+    {"svd", "linalg::svd({A}, {full_matrices=true})", CallText::call, "U S Vh"},
+    {"matrix_exp", "linalg::matrix_exp({A})"},
 };
 
 // Elementwise functions of the row's name, with the defaults of their numbers.
@@ -292,6 +317,10 @@ std::string real(double v) {
   return s;
 }
 
+bool OpCall::is_weight(size_t i) const {
+  const ValueId v = step_.in.at(i).value;
+  return v != kNoValue && scope_.m.values[static_cast<size_t>(v)].weight >= 0;
+}
 const Spec& OpCall::spec(size_t i) const {
   return scope_.m.values[static_cast<size_t>(step_.in.at(i).value)].spec;
 }
@@ -345,6 +374,20 @@ std::optional<CallText> call_text(const OpCall& c) {
 std::vector<std::string> result_fields(const OpDef& op) {
   const auto at = call_forms().find(op.name);
   return at == call_forms().end() ? std::vector<std::string>() : words_of(at->second.fields);
+}
+
+std::vector<std::string> headers_called(const std::string& text) {
+  static constexpr const char* kBeyondTandemH[][2] = {
+      {"matmul_integer(", "tandem/ops/matmul/integer.h"},
+      {"conv_integer(", "tandem/ops/matmul/integer.h"},
+      {"quantize_linear(", "tandem/ops/pointwise/quantize.h"},
+      {"fake_quantize(", "tandem/ops/pointwise/quantize.h"},
+      {"bitcast(", "tandem/ops/view/bits.h"},
+  };
+  std::set<std::string> out = {"tandem/tandem.h"};
+  for (const auto& [call, header] : kBeyondTandemH)
+    if (text.find(call) != text.npos) out.insert(header);
+  return {out.begin(), out.end()};
 }
 
 std::vector<std::string> rows_with_cpp_form() {

@@ -31,6 +31,8 @@ class OpCall {
   bool has(size_t i) const {
     return i < step_.in.size() && (step_.in[i].is_number || step_.in[i].value != kNoValue);
   }
+  /// Input i is a member of the module.
+  bool is_weight(size_t i) const;
   const Spec& spec(size_t i) const;
   const Shape& result(size_t i = 0) const;
   template <class A>
@@ -63,6 +65,8 @@ using SpecialCall = std::optional<CallText> (*)(const OpCall&);
 SpecialCall special_call(std::string_view row);
 /// The fields of the struct that it returns, where the row has several results.
 std::vector<std::string> result_fields(const OpDef& op);
+/// The headers that a text with calls needs, sorted.
+std::vector<std::string> headers_called(const std::string& text);
 /// The rows with a form, for tests.
 std::vector<std::string> rows_with_cpp_form();
 std::vector<std::string> special_rows();

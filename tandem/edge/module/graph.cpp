@@ -8,7 +8,7 @@
 #include "tandem/edge/module/steps_internal.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
-#include "tandem/ops/control.h"
+#include "tandem/ops/stored.h"
 
 namespace tandem::edge {
 namespace {
@@ -86,8 +86,7 @@ class TraceReader {
     if (n.op == &op::input || n.op == &op::cell_read || n.op == &op::capture) return;
     const ValueId y = first_[n.index];
     if (n.op == &op::constant) {
-      const auto& a = *static_cast<const ConstantAttrs*>(n.attrs.get());
-      const Tensor& value = static_cast<const TensorBox&>(*a.value).value;
+      const Tensor value = constant_value(*static_cast<const ConstantAttrs*>(n.attrs.get()));
       return hold(y, name_of(value), value, is_floating(value.dtype()));
     }
     ModuleStep s;

@@ -7,6 +7,7 @@
 
 #include "tandem/edge/module/calls_internal.h"
 #include "tandem/ops/ops.h"
+#include "tandem/ops/pointwise/quantize.h"
 
 namespace tandem::edge {
 namespace {
@@ -158,15 +159,20 @@ Text window_arguments(const OpCall& c, const ConvAttrs& a) {
   return t;
 }
 
+// ".stride = ..." to ".size = ...".
+Text conv_fields(const OpCall& c) {
+  const auto& a = c.attrs<ConvAttrs>();
+  return text_of(
+      ".stride = ", c.list(a.stride, "stride"), ", .padding = ", c.list(a.padding, "padding"),
+      ", .dilation = ", c.list(a.dilation, "dilation"), ", .groups = ", number(a.groups, "groups"),
+      ", .padding_end = ", c.list(a.padding_end, "padding"), ", .size = ", c.list(a.size, "size"));
+}
+
 std::optional<CallText> conv_call(const OpCall& c) {
   const auto& a = c.attrs<ConvAttrs>();
   if (!(a.padding == a.padding_end))
-    return CallText{text_of("conv(", c.in(0), ", ", c.in(1), ", ", c.in(2),
-                            ", {.stride = ", c.list(a.stride, "stride"),
-                            ", .padding = ", c.list(a.padding, "padding"),
-                            ", .dilation = ", c.list(a.dilation, "dilation"),
-                            ", .groups = ", number(a.groups, "groups"),
-                            ", .padding_end = ", c.list(a.padding_end, "padding"), "})")};
+    return CallText{
+        text_of("conv(", c.in(0), ", ", c.in(1), ", ", c.in(2), ", {", conv_fields(c), "})")};
   const Text more = window_arguments(c, a);
   Text t = text_of(fmt::format("conv{}d(", c.spec(1).rank() - 2), c.in(0), ", ", c.in(1));
   if (c.has(2) || !more.empty()) append(t, text_of(", ", c.in(2)));
@@ -174,13 +180,13 @@ std::optional<CallText> conv_call(const OpCall& c) {
 }
 
 std::optional<CallText> conv_backward_input_call(const OpCall& c) {
-  const auto& a = c.attrs<ConvAttrs>();
-  return CallText{text_of(
-      "conv_backward_input(", c.in(0), ", ", c.in(1), ", {.stride = ", c.list(a.stride, "stride"),
-      ", .padding = ", c.list(a.padding, "padding"),
-      ", .dilation = ", c.list(a.dilation, "dilation"), ", .groups = ", number(a.groups, "groups"),
-      ", .padding_end = ", c.list(a.padding_end, "padding"), ", .size = ", c.list(a.size, "size"),
-      "})")};
+  return CallText{
+      text_of("conv_backward_input(", c.in(0), ", ", c.in(1), ", {", conv_fields(c), "})")};
+}
+
+std::optional<CallText> conv_integer_call(const OpCall& c) {
+  return CallText{text_of("conv_integer(", c.in(0), ", ", c.in(1), ", ", c.in(2), ", ", c.in(3),
+                          ", {", conv_fields(c), "})")};
 }
 
 // A window as large as the input is what adaptive pooling to one element becomes.
@@ -275,17 +281,22 @@ std::optional<CallText> attention_call(const OpCall& c) {
   return CallText{text_of(t, ")")};
 }
 
+// "Slice(), i, j": of the inputs from `first` on. A member is no index by itself.
+Text index_list(const OpCall& c, int64_t dim, size_t first) {
+  Text t;
+  for (int64_t d = 0; d < dim; ++d) append(t, "Slice(), ");
+  for (size_t i = first; i < c.step().in.size(); ++i) {
+    if (i > first) append(t, ", ");
+    append(t, c.is_weight(i) ? text_of("Tensor(", c.in(i), ")") : c.in(i));
+  }
+  return t;
+}
+
 std::optional<CallText> index_call(const OpCall& c) {
   const auto& a = c.attrs<IndexAttrs>();
   if (c.step().in.size() == 2 && a.dim == 0 && !a.wrap && c.spec(0).rank() == 2)
     return CallText{text_of("embedding(", c.in(1), ", ", c.in(0), ")")};
-  Text t = text_of("index(", c.in(0), ", {");
-  for (int64_t d = 0; d < a.dim; ++d) append(t, "Slice(), ");
-  for (size_t i = 1; i < c.step().in.size(); ++i) {
-    if (i > 1) append(t, ", ");
-    append(t, c.in(i));
-  }
-  return CallText{text_of(t, "})")};
+  return CallText{text_of("index(", c.in(0), ", {", index_list(c, a.dim, 1), "})")};
 }
 
 std::optional<CallText> interpolate_call(const OpCall& c) {
@@ -319,6 +330,43 @@ std::optional<CallText> interpolate_call(const OpCall& c) {
 std::optional<CallText> cast_call(const OpCall& c) {
   return CallText{
       text_of(c.in(0, CallText::call), ".to(", dtype_text(c.attrs<CastAttrs>().dtype), ")")};
+}
+
+std::optional<CallText> fake_quantize_call(const OpCall& c) {
+  const auto& a = c.attrs<FakeQuantizeAttrs>();
+  return CallText{text_of("fake_quantize(", c.in(0), ", ", c.in(1), ", ", c.in(2),
+                          ", {.axis = ", number(a.axis, ""), ", .low = ", number(a.low, ""),
+                          ", .high = ", number(a.high, ""), "})")};
+}
+
+std::optional<CallText> grid_sample_call(const OpCall& c) {
+  const auto& a = c.attrs<GridSampleAttrs>();
+  const auto mode = static_cast<ResampleMode>(a.mode);
+  constexpr const char* kPadding[] = {"zeros", "border", "reflection"};
+  const char* name = mode == ResampleMode::nearest ? "nearest"
+                     : mode == ResampleMode::cubic ? "bicubic"
+                                                   : "bilinear";
+  return CallText{text_of("grid_sample(", c.in(0), ", ", c.in(1), ", \"", name, "\", \"",
+                          kPadding[a.padding], a.align_corners ? "\", true)" : "\")")};
+}
+
+// Of a size that does not depend on values.
+std::optional<CallText> nms_call(const OpCall& c) {
+  const auto& a = c.attrs<NmsAttrs>();
+  if (c.has(2) || a.size == 0) return {};
+  return CallText{text_of("nms(", c.in(0), ", ", c.in(1), ", ", real(a.iou_threshold), ", ",
+                          number(a.size, "size"), ", ", number(a.fill, ""), ")")};
+}
+
+std::optional<CallText> solve_call(const OpCall& c) {
+  if (c.spec(0).rank() != c.spec(1).rank()) return {};  // the function takes vectors, too
+  return CallText{text_of("linalg::solve(", c.in(0), ", ", c.in(1), ")")};
+}
+
+std::optional<CallText> index_put_call(const OpCall& c) {
+  const auto& a = c.attrs<IndexAttrs>();
+  return CallText{text_of("index_put(", c.in(0), ", {", index_list(c, a.dim, 2), "}, ", c.in(1),
+                          a.accumulate ? ", true)" : ")")};
 }
 
 std::string scalar_text(const Scalar& v) {
@@ -367,7 +415,13 @@ constexpr SpecialRow kSpecialRows[] = {
     {"layer_norm", layer_norm_call},
     {"rms_norm", rms_norm_call},
     {"attention", attention_call},
+    {"conv_integer", conv_integer_call},
+    {"fake_quantize", fake_quantize_call},
+    {"grid_sample", grid_sample_call},
+    {"nms", nms_call},
+    {"solve", solve_call},
     {"index", index_call},
+    {"index_put", index_put_call},
     {"interpolate", interpolate_call},
     {"cast", cast_call},
     {"fill", fill_call},

@@ -195,10 +195,9 @@ class StructWriter {
     s += simple ? fmt::format("Tensor y = net({});\n", arguments)
                 : fmt::format("{} y = net.forward({});\n",
                               m_.outputs.size() == 1 ? "Tensor" : "Tensors", arguments);
-    return s + fmt::format(
-                   "#pragma once\n\n#include \"tandem/tandem.h\"\n\nnamespace {} {{\nusing "
-                   "namespace tandem;\n",
-                   o_.name_space);
+    s += "#pragma once\n\n";
+    for (const std::string& header : headers_called(text_)) s += "#include \"" + header + "\"\n";
+    return s + fmt::format("\nnamespace {} {{\nusing namespace tandem;\n", o_.name_space);
   }
 
   void name_layer(Unit& u) {

@@ -101,12 +101,14 @@ void add_memory(DeployedModels& out, const std::string& path, const ModelSetting
   out.weights += weights * narrow;
   const bool writes =
       model.pretrained && (model.pretrained->is_causal() || models::paged_pair(*model.pretrained));
-  if (writes && s.text)
+  if (writes && s.text) {
+    out.texts = true;
     out.cache +=
         narrow * bytes_of_cache(*model.pretrained,
                                 {.streams = s.streams,
                                  .length = s.length,
                                  .cache_bytes = static_cast<int64_t>(s.cache_mb * 1048576)});
+  }
   for (recipe::ModelPort& port : model.inputs)
     if (!port.shape.empty() && port.shape[0] < 0) port.shape[0] = s.max_batch;
   recipe::set_shapes(model, s.shapes);

@@ -21,6 +21,7 @@ struct DeployedModels {
   double loaded = 0;               ///< of the models after they were loaded, measured
   double arena = 0;                ///< of their instances, each with its largest batch, by dry runs
   double cache = 0;                ///< keys and values of language models
+  bool texts = false;              ///< one of them continues texts
   std::vector<std::string> notes;  ///< which model could not be planned, and why
 };
 /// `models`: a folder of models, or a model. Throws what opening them throws.

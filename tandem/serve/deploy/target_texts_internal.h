@@ -112,53 +112,18 @@ inline constexpr const char* kKeyVolume = R"(        - name: keys
           secret:
             secretName: {}-keys
 )";
-inline constexpr const char* kService = R"(apiVersion: v1
-kind: Service
-metadata:
-  name: {name}
-spec:
-  selector:
-    app.kubernetes.io/name: {name}
-  ports:
-    - name: http
-      port: 80
-      targetPort: http
-)";
-inline constexpr const char* kAutoscaler = R"(apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata:
-  name: {name}
-spec:
-  scaleTargetRef:
-    apiVersion: apps/v1
-    kind: Deployment
-    name: {name}
-  minReplicas: 1
-  maxReplicas: 10
-  metrics:
-    # Requests that wait, from /metrics by way of prometheus-adapter. A cluster without it scales by
-    # the processor alone.
-    - type: Pods
-      pods:
-        metric:
-          name: tandem_queue_length
-        target:
-          type: AverageValue
-          averageValue: "4"
-    - type: Resource
-      resource:
-        name: cpu
-        target:
-          type: Utilization
-          averageUtilization: 80
-)";
 inline constexpr const char* kKustomization = R"(apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources:
   - deployment.yaml
+  - servers.yaml
+  - proxy.yaml
   - service.yaml
   - hpa.yaml
-{key_resource})";
+{key_resource}configMapGenerator:
+  - name: {name}-envoy
+    files: [envoy.yaml]
+)";
 inline constexpr const char* kSecret = R"(apiVersion: v1
 kind: Secret
 metadata:

@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "tandem/base/error.h"
+#include "tandem/serve/deploy/proxy_texts_internal.h"
 #include "tandem/serve/deploy/target_texts_internal.h"
 
 namespace tandem::serve {
@@ -55,10 +57,24 @@ std::vector<std::string> systemd_settings(const DeployOptions& o) {
   return out;
 }
 
+// Where a proxy in front of the servers listens; of nginx for gRPC, too.
+constexpr int kProxyPort = 8080, kProxyGrpcPort = 8081;
+
+// What the number of servers follows, with how many may wait for one of them.
+std::string for_queues(const char* text, const Deployment& d) {
+  const auto row = [text](const char* metric, int target) {
+    return fmt::format(fmt::runtime(text), fmt::arg("metric", metric), fmt::arg("target", target));
+  };
+  std::string out = row("tandem_queue_length", 4);
+  if (d.models.texts) out += row("tandem_texts_waiting", 1);
+  return out;
+}
+
 // What the templates of all targets name.
 std::string filled(const char* text, const Deployment& d) {
   using fmt::arg;
   const bool keyed = !d.options.keys.empty();
+  const auto whole = [](double v) { return static_cast<int64_t>(std::ceil(v)); };
   const double stop = d.settings.drain_delay + d.settings.drain_seconds + 10;
   return fmt::format(
       fmt::runtime(text), arg("name", d.name), arg("image", d.image), arg("tag", d.options.tag),
@@ -71,6 +87,13 @@ std::string filled(const char* text, const Deployment& d) {
       arg("loader_name", fs::path(d.program.interpreter).filename().string()),
       arg("libraries", d.program.folder), arg("key_mount", keyed ? kKeyMount : ""),
       arg("key_volume", keyed ? fmt::format(kKeyVolume, d.name) : ""),
+      arg("proxy_port", kProxyPort), arg("grpc_port", kProxyGrpcPort),
+      arg("patience", whole(d.settings.answer_seconds) + 10),
+      arg("idle", whole(d.settings.idle_seconds / 2)), arg("drain_delay", d.settings.drain_delay),
+      arg("body", whole(d.settings.body_mb)),
+      // Two proxies, and room beside them.
+      arg("connections", std::max<int64_t>(1, d.settings.connections * 2 / 5)),
+      arg("queue_metrics", for_queues(kQueueMetric, d)), arg("rules", for_queues(kAdapterRule, d)),
       arg("key_resource", keyed ? "  - secret.yaml\n" : ""),
       arg("key_option",
           keyed ? fmt::format(" --user \"$(id -u):$(id -g)\" -v \"$PWD/keys:{}:ro\"", kKeysInImage)
@@ -89,6 +112,7 @@ std::string dockerfile(const Deployment& d, const std::vector<std::string>& laye
 
 std::vector<TextFile> container_files(const Deployment& d) {
   std::vector<TextFile> out = {{"Dockerfile", dockerfile(d, d.layers)}};
+  out.push_back({"nginx.conf", filled(kNginx, d)});
   if (!d.options.keys.empty()) out.push_back({"keys", read_file(d.options.keys, 1 << 20), 0600});
   return out;
 }
@@ -108,8 +132,12 @@ std::string indented(const std::string& text, const std::string& by) {
 std::vector<TextFile> k8s_files(const Deployment& d) {
   std::vector<TextFile> out = {{"Dockerfile", dockerfile(d, d.layers)},
                                {"deployment.yaml", filled(kDeployment, d)},
+                               {"servers.yaml", filled(kServersService, d)},
+                               {"envoy.yaml", filled(kEnvoy, d)},
+                               {"proxy.yaml", filled(kEnvoyDeployment, d)},
                                {"service.yaml", filled(kService, d)},
                                {"hpa.yaml", filled(kAutoscaler, d)},
+                               {"prometheus-adapter.yaml", filled(kAdapter, d)},
                                {"kustomization.yaml", filled(kKustomization, d)}};
   if (!d.options.keys.empty())
     out.push_back({"secret.yaml",
@@ -126,6 +154,7 @@ std::vector<TextFile> vertex_files(const Deployment& d) {
 }
 std::vector<TextFile> systemd_files(const Deployment& d) {
   std::vector<TextFile> out = unit_files(d);
+  out.push_back({"nginx.conf", filled(kNginx, d)});
   if (!d.options.keys.empty()) out.push_back({"keys", read_file(d.options.keys, 1 << 20), 0600});
   return out;
 }

@@ -577,24 +577,4 @@ void HttpLoop::keep_time_of(Connection& c) {
   }
 }
 
-bool HttpLoop::drained() {
-  const int calls = drains.load();
-  if (calls == 0) return false;
-  if (calls > 1) return true;
-  if (drain_at_ < 0) drain_at_ = now();
-  const Seconds since = now() - drain_at_;
-  end_http2(since >= drain_delay.load());
-  if (since < drain_delay.load()) return false;
-  if (listener_ >= 0) {
-    ::close(listener_);
-    listener_ = -1;
-  }
-  std::vector<Connection*> idle;
-  for (auto& [id, c] : connections_)
-    if (c->idle()) idle.push_back(c.get());
-  for (Connection* c : idle) close(*c);
-  closed_.clear();
-  return connections_.empty() || since > drain_delay.load() + drain_wait.load();
-}
-
 }  // namespace tandem::serve

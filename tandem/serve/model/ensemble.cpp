@@ -219,6 +219,29 @@ Ensemble::Ensemble(std::string name, const std::vector<EnsembleStep>& steps,
   tensors_ = graph.tensors.size();
 }
 
+const Ensemble::Step* Ensemble::front() const {
+  const std::set<size_t> whole(input_places_.begin(), input_places_.end());
+  const Step* out = nullptr;
+  for (const std::unique_ptr<Step>& step : steps_) {
+    const std::set<size_t> taken(step->inputs.begin(), step->inputs.end());
+    const bool all = taken == whole && step->inputs.size() == whole.size();
+    const bool any =
+        std::any_of(taken.begin(), taken.end(), [&](size_t t) { return whole.count(t) > 0; });
+    if (any && (!all || out)) return nullptr;
+    if (all) out = step.get();
+  }
+  return out;
+}
+
+std::vector<Tensor> Ensemble::inputs_of_front(const std::vector<Tensor>& tensors) const {
+  const std::vector<size_t>& taken = front()->inputs;
+  std::vector<Tensor> out;
+  for (const size_t place : input_places_)
+    out.push_back(tensors.at(
+        static_cast<size_t>(std::find(taken.begin(), taken.end(), place) - taken.begin())));
+  return out;
+}
+
 std::vector<Tensor> Ensemble::run_step(Step& step, const std::vector<Tensor>& inputs, bool counted,
                                        StepRun& took) const {
   Servable& model = *step.version->model;

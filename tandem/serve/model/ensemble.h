@@ -45,6 +45,11 @@ class TD_API Ensemble {
   const std::vector<ModelPort>& outputs() const { return outputs_; }
   /// In an order in which they can run.
   const std::vector<std::unique_ptr<Step>>& steps() const { return steps_; }
+  /// The step that takes all inputs of the ensemble, which no other step takes: what it prepares of
+  /// a text or a file stands in their place. nullptr: there is none.
+  const Step* front() const;
+  /// Of the tensors that front()'s model takes, the inputs of the ensemble.
+  std::vector<Tensor> inputs_of_front(const std::vector<Tensor>& tensors) const;
   /// `counted`: somebody asked, and the counts of the steps' models grow. What each step took is
   /// added to `took`, if that is given; of a run that throws, the step that failed is the last one.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, bool counted,

@@ -360,7 +360,6 @@ bool handle_openai(Call& call) {
       return true;
     }
     call.only("POST");
-    if (call.server.draining()) refuse(503, "the server is shutting down");
     const io::Json body = io::parse_json(call.request().body, "the body");
     const Answering by = wanted_version(call, body, embedding ? kEmbeds : kContinues);
     if (embedding) {

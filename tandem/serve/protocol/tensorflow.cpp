@@ -125,8 +125,10 @@ std::string column_answer(const std::vector<ModelPort>& ports, const JobResult& 
   return out + (r.outputs.size() > 1 ? "}}" : "}");
 }
 
-void status(Call& call, const std::string& name, const std::string& version) {
-  std::string out;
+// Of a model as a whole the object has the fields of KServe's V1 protocol, too: who reads the one
+// passes over the fields of the other.
+void status(Call& call, const std::string& name, const std::string& version, bool whole) {
+  std::string out, fields;
   for (const ModelVersionPtr& v : call.server.repository.versions(name))
     if (version.empty() || std::to_string(v->version) == version)
       out += fmt::format(
@@ -134,7 +136,11 @@ void status(Call& call, const std::string& name, const std::string& version) {
           "\"error_message\":\"\"}}}}",
           out.empty() ? "" : ",", v->version);
   if (out.empty()) refuse(404, "there is no model '{}' of that version", one_line(name, 128));
-  call.json("{\"model_version_status\":[" + out + "]}");
+  if (whole) {
+    write_text(fields, name);
+    fields = fmt::format("\"name\":{},\"ready\":{},", fields, !call.server.draining());
+  }
+  call.json("{" + fields + "\"model_version_status\":[" + out + "]}");
 }
 
 void tensorflow_metadata(Call& call, const ModelVersion& v) {
@@ -223,7 +229,7 @@ bool handle_tensorflow(Call& call) {
   } else if (verb.empty()) {
     call.only("GET");
     const ModelVersionPtr label = chosen ? version_of(call, p[2], version) : nullptr;
-    status(call, p[2], label ? std::to_string(label->version) : "");
+    status(call, p[2], label ? std::to_string(label->version) : "", !chosen);
   } else if (verb == "predict") {
     call.only("POST");
     predict_tensorflow(call, picked_version(call, p[2], version));

@@ -10,6 +10,7 @@
 #include "tandem/io/json.h"
 #include "tandem/ops/ops.h"
 #include "tandem/recipe/recipe.h"
+#include "tandem/serve/model/ensemble.h"
 #include "tandem/serve/part_feeder.h"
 #include "tandem/serve/protocol/v2_internal.h"
 
@@ -67,9 +68,12 @@ std::vector<std::string_view> elements_of(std::string_view binary, int64_t count
   return out;
 }
 
-// The inputs of one text or file, as a batch of one row.
+// The inputs of one text or file, as a batch of one row. Of an ensemble its first model prepares
+// them.
 std::vector<Tensor> prepared_row(const ModelVersion& v, std::string_view element,
                                  const std::string& what) {
+  if (const Ensemble* e = v.model->ensemble())
+    return e->inputs_of_front(prepared_row(*e->front()->version, element, what));
   if (!v.encoder) {
     const recipe::PreparedBatch made = v.model->predictor().prepare(element, what);
     std::vector<Tensor> out(made.fields.begin(), made.fields.end());
@@ -314,10 +318,22 @@ std::vector<std::string_view> bytes_elements(const AskedInput& in, const SharedM
   return elements_of(binary_of(in, name, shared, room), count, name);
 }
 
-std::string bytes_input_of(const ModelVersion& v) {
-  std::string out = v.encoder ? "text" : std::string(v.model->file_kind());
+namespace {
+
+// "text", "image" ...: what it prepares; "" for tensors alone.
+std::string prepared_kind(const ModelVersion& v) {
+  if (const Ensemble* e = v.model->ensemble())
+    return e->front() ? prepared_kind(*e->front()->version) : "";
+  if (v.encoder) return "text";
   // Without a run, how an image is prepared is a guess.
-  if (out.empty() || (!v.encoder && !v.model->predictor().model().opened)) return "";
+  return v.model->predictor().model().opened ? std::string(v.model->file_kind()) : "";
+}
+
+}  // namespace
+
+std::string bytes_input_of(const ModelVersion& v) {
+  const std::string out = prepared_kind(v);
+  if (out.empty()) return "";
   for (const ModelPort& p : v.model->inputs())
     if (p.name == out) return out + "_bytes";
   return out;
