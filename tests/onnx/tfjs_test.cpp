@@ -126,9 +126,9 @@ TEST(TfJs, DamagedModelsAndForeignFilesAreRefused) {
   } kCases[] = {
       {tfjs_manifest(kFloats, "../shard.bin"), "it leaves the folder"},
       {tfjs_manifest(kFloats, "/etc/hostname"), "it is absolute"},
-      {tfjs_manifest(kFloats, "https://example.org/a.bin"), "cannot be opened"},
+      {tfjs_manifest(kFloats, "https://example.org/a.bin"), "there is no such file"},
       {tfjs_manifest(kFloats, "link.bin"), "without following links"},
-      {tfjs_manifest(kFloats, "none.bin"), "cannot be opened"},
+      {tfjs_manifest(kFloats, "none.bin"), "there is no such file"},
       {tfjs_manifest(R"("shape":[3],"dtype":"float32")"), "needs 12 bytes, its files have 10 left"},
       {tfjs_manifest(R"("shape":[-1],"dtype":"float32")"), "impossible shape"},
       {tfjs_manifest(R"("shape":[4294967296,4294967296],"dtype":"float32")"), "impossible shape"},

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "tandem/base/budget.h"
@@ -266,7 +267,9 @@ Ref<MappedFile> open_external(const std::string& folder, const std::string& loca
     const int next =
         ::openat(at, part.c_str(),
                  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (last ? 0 : O_DIRECTORY));
+    const bool missing = next < 0 && errno == ENOENT;
     ::close(at);
+    if (missing) refuse("there is no such file");
     if (next < 0) refuse("it cannot be opened without following links");
     at = next;
   }
