@@ -13,7 +13,8 @@ CpuLimit cpu_limit_of(std::string_view name) {
   if (name == "base") return CpuLimit::base;
   if (name == "avx2") return CpuLimit::avx2;
   if (name == "avx512") return CpuLimit::avx512;
-  TD_FAIL(Value, "TANDEM_ISA: expected base, avx2, avx512 or native, got '{}'", name);
+  if (name == "vnni") return CpuLimit::vnni;
+  TD_FAIL(Value, "TANDEM_ISA: expected base, avx2, avx512, vnni or native, got '{}'", name);
 }
 
 CpuLimit cpu_limit() {
@@ -39,9 +40,11 @@ CpuFeatures find_cpu_features(CpuLimit limit) {
   if (limit == CpuLimit::avx512) return f;
   uint32_t a = 7, b = 0, c = 0, d = 0;
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  f.f16 = f.avx512 && (d >> 23 & 1);
-  f.amx = f.avx512 && (d >> 22 & 1) && (d >> 24 & 1);
-  f.amx_int8 = f.avx512 && (d >> 25 & 1) && (d >> 24 & 1);
+  if (limit == CpuLimit::native) {
+    f.f16 = f.avx512 && (d >> 23 & 1);
+    f.amx = f.avx512 && (d >> 22 & 1) && (d >> 24 & 1);
+    f.amx_int8 = f.avx512 && (d >> 25 & 1) && (d >> 24 & 1);
+  }
   f.vnni = f.avx512 && (c >> 11 & 1);
   a = 7, c = 1;
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));

@@ -21,8 +21,9 @@ struct CpuFeatures {
 };
 
 /// What TANDEM_ISA allows: `base` is what every processor of the architecture has, `avx512` is the
-/// four sets of CpuFeatures::avx512 alone, `native`, the default, is everything.
-enum class CpuLimit { base, avx2, avx512, native };
+/// four sets of CpuFeatures::avx512 alone, `vnni` has VNNI and BF16 besides (Zen 4, Cooper Lake),
+/// `native`, the default, is everything.
+enum class CpuLimit { base, avx2, avx512, vnni, native };
 
 /// The limit that `name` stands for, the empty text for `native`. Throws Error for other names.
 TD_API CpuLimit cpu_limit_of(std::string_view name);

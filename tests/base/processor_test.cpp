@@ -19,6 +19,10 @@ TEST(Processor, ALimitLeavesOutWhatIsAboveIt) {
   const CpuFeatures avx512 = find_cpu_features(cpu_limit_of("avx512"));
   EXPECT_EQ(avx512.avx512, all.avx512);
   EXPECT_FALSE(avx512.bf16 || avx512.vnni || avx512.f16 || avx512.amx);
+  const CpuFeatures vnni = find_cpu_features(cpu_limit_of("vnni"));
+  EXPECT_EQ(vnni.vnni, all.vnni);
+  EXPECT_EQ(vnni.bf16, all.bf16);
+  EXPECT_FALSE(vnni.f16 || vnni.amx || vnni.amx_int8);
 }
 
 TEST(Processor, NamesOfLimits) {
@@ -28,7 +32,7 @@ TEST(Processor, NamesOfLimits) {
     cpu_limit_of("sse9");
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("base, avx2, avx512 or native, got 'sse9'"),
+    EXPECT_NE(std::string(e.what()).find("base, avx2, avx512, vnni or native, got 'sse9'"),
               std::string::npos)
         << e.what();
   }

@@ -9,21 +9,12 @@
 #include "tests/compile/random_program_helper.h"
 #include "tests/ops/row_driver.h"
 #include "tests/support/init.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem::rows {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kPrograms = 60;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr int kPrograms = 60;
-#else
-constexpr int kPrograms = 800;
-#endif
-#else
-constexpr int kPrograms = 800;
-#endif
+constexpr int kPrograms = kSanitized ? 60 : 800;
 
 // Rows that a program may use: any values give valid shapes and inputs.
 std::vector<Row> usable(bool gradients) {

@@ -24,6 +24,7 @@
 #include "tandem/recipe/quantize.h"
 #include "tandem/tandem.h"
 #include "tests/support/errors.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem {
 namespace {
@@ -244,9 +245,7 @@ int compile_and_run(const std::string& folder, const std::vector<std::string>& n
 }
 
 bool can_build() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return false;
-#endif
+  if (kSanitized) return false;  // programs would need the sanitizers' libraries, too
   return std::filesystem::exists(library_folder() + "/libtandem.so") &&
          std::getenv("TANDEM_SOURCE_DIR");
 }

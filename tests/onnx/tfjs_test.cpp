@@ -71,6 +71,8 @@ class TfjsSum {
  public:
   explicit TfjsSum(const std::string& manifest, const std::string& node = kNode) {
     write_file(folder_ / "shard.bin", std::string("\0\0\0\0\0\0\200\77\1\2", 10));  // 0, 1, codes
+    write_file(folder_ / "other.bin", std::string(10, '\0'));
+    std::filesystem::create_symlink(folder_ / "other.bin", folder_ / "link.bin");
     write_file(
         folder_ / "model.json",
         R"({"format":"graph-model","modelTopology":{"node":[)"

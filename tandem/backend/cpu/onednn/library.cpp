@@ -23,6 +23,9 @@ void set_limit(const Library& library) {
     case CpuLimit::avx512:
       library.dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core);
       break;
+    case CpuLimit::vnni:
+      library.dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+      break;
     case CpuLimit::native:
       break;
   }
