@@ -45,13 +45,16 @@ class Agents : public ::testing::Test {
     return "train " + recipe(row) + " --quiet --run " + run + " " + more;
   }
   // Start it and send `signal` as soon as `when` holds (or it has ended); its exit code comes
-  // last.
+  // last. It stands still while the shell looks, so that it cannot end in between on a busy
+  // machine.
   Result stopped(const Row& row, const std::string& run, const char* signal,
                  const std::string& when, const std::string& more = "") const {
-    return shell(std::string(std::getenv("TANDEM_TOOL")) + " " + line(row, run, more) +
-                 " 2>&1 & pid=$!; until " + when +
-                 " || ! kill -0 $pid 2>/dev/null; do :; done; kill -" + signal +
-                 " $pid; wait $pid; echo code $?");
+    return shell(
+        std::string(std::getenv("TANDEM_TOOL")) + " " + line(row, run, more) +
+        " 2>&1 & pid=$!; until kill -STOP $pid 2>/dev/null; " + when +
+        " || ! kill -0 $pid 2>/dev/null; do kill -CONT $pid 2>/dev/null; sleep 0.01; done; "
+        "kill -" +
+        signal + " $pid; kill -CONT $pid 2>/dev/null; wait $pid; echo code $?");
   }
   // Whether there is a checkpoint of at least `steps` steps.
   static std::string checkpoint(const std::string& run, int64_t steps) {
