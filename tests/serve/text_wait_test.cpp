@@ -20,13 +20,15 @@ TEST(Engine, ShortPromptsAreReadTogether) {
   for (const auto& [piece, steps] : {std::pair<int64_t, uint64_t>{64, 1}, {32, 2}, {4, 4}}) {
     TextEngine engine(model, {.streams = 5, .length = 20, .block = 4, .piece = piece});
     // Texts are admitted between two steps: the first answer waits until all are there.
-    std::promise<void> all_there;
+    std::promise<void> begun, all_there;
     TextRequest first{.prompt = {3}, .options = likeliest(1)};
     first.token = [&, wait = all_there.get_future().share()](const TextToken&) {
+      begun.set_value();
       wait.wait();
       return true;
     };
     engine.submit(std::move(first));
+    begun.get_future().wait();
     std::vector<std::future<void>> ends;
     std::vector<std::vector<int64_t>> got(prompts.size());
     for (size_t i = 0; i < prompts.size(); ++i) {
