@@ -12,6 +12,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/short_turns.h"
 #include "tandem/serve/http/loop_internal.h"
 #include "tandem/serve/http2/connection_internal.h"
 #include "tandem/serve/refusal_internal.h"
@@ -127,6 +128,7 @@ void HttpLoop::look_at_clock() {
 void HttpLoop::run() {
   mail_->thread.store(std::this_thread::get_id());
   of_this_thread() = this;
+  take_short_turns();  // requests come while models, or other programs, have the cores
   look_at_clock();
   constexpr size_t kManyAnswers = 32;  // are sent before the turn ends
   std::vector<epoll_event> ready(256);
