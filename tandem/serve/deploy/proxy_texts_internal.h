@@ -9,7 +9,7 @@ namespace tandem::serve {
 // refused, a stream that HTTP/2 says was not begun.
 inline constexpr const char* kEnvoy =
     R"(# Envoy in front of the servers of {name}: HTTP/1.1, HTTP/2 and gRPC at one port, each request to the
-# server with the fewest. Checked by: envoy --mode validate -c envoy.yaml
+# server with the fewest at the time. Checked by: envoy --mode validate -c envoy.yaml
 admin:
   address:
     socket_address: {{address: 127.0.0.1, port_value: 9901}}
@@ -233,7 +233,7 @@ inline constexpr const char* kAdapterRule =
 // nothing of non_idempotent.
 inline constexpr const char* kNginx =
     R"(# nginx in front of several servers of {name}: /etc/nginx/conf.d/{name}.conf
-# HTTP/1.1 at port {proxy_port}, gRPC at {grpc_port}; each request to the server with the fewest. A server
+# HTTP/1.1 at port {proxy_port}, gRPC at {grpc_port}; each request to the server with the fewest at the time. A server
 # that cannot be reached is left out for 2 s, and what it did not read goes to another one.
 upstream {name}-http {{
   zone {name}-http 128k;

@@ -217,9 +217,10 @@ Ensemble::Ensemble(std::string name, const std::vector<EnsembleStep>& steps,
   TD_CHECK(!inputs_.empty() && !outputs_.empty(), Value, "the ensemble '{}' has no {}", name_,
            inputs_.empty() ? "inputs" : "outputs");
   tensors_ = graph.tensors.size();
+  front_ = find_front();
 }
 
-const Ensemble::Step* Ensemble::front() const {
+const Ensemble::Step* Ensemble::find_front() const {
   const std::set<size_t> whole(input_places_.begin(), input_places_.end());
   const Step* out = nullptr;
   for (const std::unique_ptr<Step>& step : steps_) {

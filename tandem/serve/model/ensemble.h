@@ -47,7 +47,7 @@ class TD_API Ensemble {
   const std::vector<std::unique_ptr<Step>>& steps() const { return steps_; }
   /// The step that takes all inputs of the ensemble, which no other step takes: what it prepares of
   /// a text or a file stands in their place. nullptr: there is none.
-  const Step* front() const;
+  const Step* front() const { return front_; }
   /// Of the tensors that front()'s model takes, the inputs of the ensemble.
   std::vector<Tensor> inputs_of_front(const std::vector<Tensor>& tensors) const;
   /// `counted`: somebody asked, and the counts of the steps' models grow. What each step took is
@@ -58,11 +58,13 @@ class TD_API Ensemble {
  private:
   std::vector<Tensor> run_step(Step& step, const std::vector<Tensor>& inputs, bool counted,
                                StepRun& took) const;
+  const Step* find_front() const;
   std::string name_;
   std::vector<ModelPort> inputs_, outputs_;
   std::vector<size_t> input_places_, output_places_;
   size_t tensors_ = 0;
   std::vector<std::unique_ptr<Step>> steps_;
+  const Step* front_ = nullptr;
 };
 
 }  // namespace tandem::serve

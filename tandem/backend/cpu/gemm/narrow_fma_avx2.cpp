@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
+#include "tandem/backend/cpu/gemm/prefetch_internal.h"
 #include "tandem/backend/cpu/gemm/transpose_avx2_internal.h"
 #include "tandem/base/unroll_internal.h"
 
@@ -44,18 +45,11 @@ template <int R>
   }
 }
 
-// The address may lie behind the weight: it is never read.
-[[gnu::always_inline]] inline void prefetch_later(const uint16_t* from, int64_t elements) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(from) +
-                                                   static_cast<uintptr_t>(elements) * 2),
-                     0, 2);
-}
-
 // G vectors of columns, of which `columns` exist.
 template <int R, int G>
 void columns_of(const NarrowCall& c, int64_t j, int64_t columns, float* y) {
-  const int64_t ahead = G * kWidth * c.w_step;  // what comes after these columns
-  const uint16_t* row[G][8];                    // those that do not exist are the last one
+  const int64_t ahead = 2 * G * kWidth * c.w_step;  // bytes: what comes after these columns
+  const uint16_t* row[G][8];                        // those that do not exist are the last one
   for (int g = 0; g < G; ++g)
     for (int i = 0; i < 8; ++i)
       row[g][i] = c.w + (j + std::min<int64_t>(g * kWidth + i, columns - 1)) * c.w_step;
@@ -76,7 +70,7 @@ void columns_of(const NarrowCall& c, int64_t j, int64_t columns, float* y) {
         TD_UNROLL(8)
         for (int i = 0; i < 8; ++i) {
           pairs[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(row[g][i] + k));
-          if (k % kLine == 0) prefetch_later(row[g][i] + k, ahead);
+          if (k % kLine == 0) prefetch_after<2>(row[g][i] + k, ahead);
         }
         add_inputs<R>(&sum[0][g], G, pairs, c.x + k, c.k, kInputs);
       }

@@ -13,6 +13,7 @@
 #include <limits>
 #include <utility>
 
+#include "tandem/backend/cpu/gemm/prefetch_internal.h"
 #include "tandem/base/unroll_internal.h"
 
 namespace tandem::detail {

@@ -24,11 +24,6 @@ inline constexpr int kMostBf16Rows = 32;
 inline constexpr int64_t kBf16Panel = 32;  ///< columns of a tile
 inline constexpr int64_t kBf16Block = 32;  ///< k that AMX multiplies at once
 
-/// Prefetches what comes 16 KB after `w`, which may lie behind the weight: it is not read.
-inline void fetch_later(const uint16_t* w) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(w) + 16384), 0, 2);
-}
-
 struct Bf16Loops {
   int rows;  ///< most rows of a tile
   /// Tiles of AMX read whole lines of a: ak is 2, and they are fastest where a and its rows lie at

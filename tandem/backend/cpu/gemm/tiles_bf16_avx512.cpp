@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tandem/backend/cpu/gemm/prefetch_internal.h"
 #include "tandem/backend/cpu/gemm/turn_internal.h"
 #include "tandem/base/processor.h"
 
@@ -16,6 +17,7 @@ namespace tandem::detail {
 namespace {
 
 constexpr int kRows = 14;
+constexpr int64_t kFarBytes = 16384;  ///< fetched so long before they are needed
 
 __mmask16 mask(int64_t n) {
   return n >= 16 ? __mmask16(0xffff) : n <= 0 ? __mmask16(0) : __mmask16((1u << n) - 1);
@@ -32,8 +34,8 @@ void tile_of(const Bf16Tile& t) {
   const uint16_t *a = t.a, *w = t.w;
   for (int64_t k = 0; k < t.k; k += 2, a += t.ak, w += 64) {
     if (t.far) {
-      fetch_later(w);
-      fetch_later(w + 32);
+      prefetch_after<2>(w, kFarBytes);
+      prefetch_after<2>(w + 32, kFarBytes);
     }
     const auto w0 = (__m512bh)_mm512_loadu_si512(w), w1 = (__m512bh)_mm512_loadu_si512(w + 32);
 #pragma GCC unroll 14
