@@ -96,6 +96,9 @@ struct Kernel {
   /// It computes in f32 and takes floats of every type where its row gives f32, and writes them
   /// likewise, rounded as a cast would: compiled programs leave out the casts around it.
   bool converts = false;
+  /// It runs the row's f32 kernel on copies of 16-bit operands and rounds the results: compiled
+  /// programs call that one, with casts of their own.
+  bool widens = false;
 };
 
 /// Register a kernel of `op` for a device kind; the newest wins, older ones are tried when

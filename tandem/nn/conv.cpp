@@ -6,6 +6,7 @@
 #include "tandem/base/divisors.h"
 #include "tandem/nn/init.h"
 #include "tandem/nn/layer_internal.h"
+#include "tandem/nn/wrapper.h"
 #include "tandem/ops/conv/conv.h"
 #include "tandem/ops/view/view.h"
 
@@ -103,12 +104,19 @@ Tensor ConvNd::run(Tensor x, int rank) {
            options.groups, SourceLocation::here());
 }
 
+static const char kConvTranspose = 0;
+
+const ConvTransposeNd* as_conv_transpose(const Module& m) {
+  return m.state().kind == &kConvTranspose ? static_cast<const ConvTransposeNd*>(&m) : nullptr;
+}
+
 ConvTransposeNd::ConvTransposeNd(int rank, Dim in, Dim out, const IntList& kernel,
                                  const ConvTransposeOptions& o)
     : in_channels(in.value()),
       out_channels(out.value()),
       kernel_size(spread("kernel_size", kernel, rank, 1)),
       options(o) {
+  state().kind = &kConvTranspose;
   check_groups(o.groups, in_channels, out_channels);
   make_parameters(weight, bias, in_channels, out_channels / o.groups, kernel_size, o.bias,
                   out_channels, o.dtype);
@@ -167,7 +175,10 @@ Tensor ConvTranspose1d::forward(Tensor x, IntList output_size) {
   return run(std::move(x), output_size, 1);
 }
 Tensor ConvTranspose1d::operator()(Tensor x, IntList output_size, SourceLocation loc) {
-  return scoped(loc, [&] { return forward(std::move(x), output_size); });
+  return scoped(loc, [&] {
+    return call_in_wrappers(*this, std::move(x),
+                            [&](Tensor y) { return forward(std::move(y), output_size); });
+  });
 }
 
 ConvTranspose2d::ConvTranspose2d(Dim in, Dim out, IntList kernel, ConvTransposeOptions o)
@@ -178,7 +189,10 @@ Tensor ConvTranspose2d::forward(Tensor x, IntList output_size) {
   return run(std::move(x), output_size, 2);
 }
 Tensor ConvTranspose2d::operator()(Tensor x, IntList output_size, SourceLocation loc) {
-  return scoped(loc, [&] { return forward(std::move(x), output_size); });
+  return scoped(loc, [&] {
+    return call_in_wrappers(*this, std::move(x),
+                            [&](Tensor y) { return forward(std::move(y), output_size); });
+  });
 }
 
 ConvTranspose3d::ConvTranspose3d(Dim in, Dim out, IntList kernel, ConvTransposeOptions o)
@@ -189,7 +203,10 @@ Tensor ConvTranspose3d::forward(Tensor x, IntList output_size) {
   return run(std::move(x), output_size, 3);
 }
 Tensor ConvTranspose3d::operator()(Tensor x, IntList output_size, SourceLocation loc) {
-  return scoped(loc, [&] { return forward(std::move(x), output_size); });
+  return scoped(loc, [&] {
+    return call_in_wrappers(*this, std::move(x),
+                            [&](Tensor y) { return forward(std::move(y), output_size); });
+  });
 }
 
 }  // namespace tandem::nn

@@ -102,6 +102,8 @@ class TD_API ConvTransposeNd : public Module {
                   const ConvTransposeOptions& options);
   Tensor run(Tensor x, const IntList& output_size, int rank);
 };
+/// `m` as a transposed convolution; nullptr if it is not one.
+TD_API const ConvTransposeNd* as_conv_transpose(const Module& m);
 }  // namespace detail
 
 /// x [n, in, l] -> [n, out, ...]. output_size (spatial, or full) selects among the sizes that the

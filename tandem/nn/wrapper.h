@@ -24,6 +24,8 @@ class TD_API Wrapper {
 /// Put `w` around a layer, outside of those that are there. Throws Unsupported for a layer whose
 /// forward does not take one tensor.
 TD_API void wrap(Module& layer, std::shared_ptr<Wrapper> w);
+/// `inner` with the layer's wrappers around it: for a layer's second way to be called.
+TD_API Tensor call_in_wrappers(Module& layer, Tensor x, const Wrapper::Next& inner);
 /// Take it off again.
 TD_API void unwrap(Module& layer, const Wrapper& w);
 /// Those of a layer, the innermost first.

@@ -11,6 +11,7 @@
 
 #include "tandem/graph/dry_run.h"
 #include "tandem/graph/trace.h"
+#include "tandem/nn/conv.h"
 #include "tandem/nn/fine_tune.h"
 #include "tandem/nn/norm.h"
 #include "tandem/nn/parametrize.h"
@@ -21,7 +22,14 @@
 namespace tandem::quant {
 namespace {
 
-constexpr const char* kRounded[] = {"Linear", "Conv1d", "Conv2d", "Conv3d"};
+// The layers that are rounded, and the dimension of the outputs in their weight.
+struct RoundedType {
+  const char* type;
+  int axis;
+};
+constexpr RoundedType kRounded[] = {
+    {"Linear", 0},          {"Conv1d", 0},          {"Conv2d", 0},         {"Conv3d", 0},
+    {"ConvTranspose1d", 1}, {"ConvTranspose2d", 1}, {"ConvTranspose3d", 1}};
 constexpr int64_t kMostInput = 255;
 
 /// Switches that programs are compiled for.
@@ -136,10 +144,10 @@ class RangeRounding : public nn::Wrapper {
 /// The input and the weight of a layer.
 class LayerRounding : public RangeRounding {
  public:
-  LayerRounding(const Tensor& weight, const QatOptions& o)
-      : RangeRounding("input_fake_quant", o.learn_steps, weight.device()) {
+  LayerRounding(const Tensor& weight, int axis, const QatOptions& o)
+      : RangeRounding("input_fake_quant", o.learn_steps, weight.device()), axis_(axis) {
     if (!o.learn_steps) return;
-    const Shape steps = o.per_channel ? Shape(weight.size(0)) : Shape();
+    const Shape steps = o.per_channel ? Shape(weight.size(axis)) : Shape();
     weight_log_step = Param(zeros(steps, DType::f32).to(weight.device()));
   }
   void visit(nn::MemberVisitor& v) override {
@@ -173,15 +181,17 @@ class LayerRounding : public RangeRounding {
   Tensor rounded_weight(const Tensor& w) const {
     const int64_t most = (int64_t{1} << (options.bits - 1)) - 1;
     IntList others;
-    for (int d = options.per_channel ? 1 : 0; d < w.dim(); ++d) others.push_back(d);
+    for (int d = 0; d < w.dim(); ++d)
+      if (!options.per_channel || d != axis_) others.push_back(d);
     Tensor scale = usable(amax(abs(w.detach().to(DType::f32)), others) / static_cast<double>(most));
-    FakeQuantizeAttrs codes{.axis = 0, .low = -most, .high = most};
+    FakeQuantizeAttrs codes{.axis = axis_, .low = -most, .high = most};
     if (weight_log_step.defined()) {
       scale = scale * exp(weight_log_step.value());
       codes.gradient_factor = step_factor(w.numel() / scale.numel(), most);
     }
     return fake_quantize(w, scale, {}, codes);
   }
+  int axis_;  ///< of the outputs in the weight
 };
 
 /// The result of a module.
@@ -220,8 +230,14 @@ class NormFreezing : public nn::Wrapper {
   Ref<Switches> switches = make_ref<Switches>();
 };
 
-bool is_rounded(const nn::Module& m) {
-  return std::find(std::begin(kRounded), std::end(kRounded), m.type()) != std::end(kRounded);
+// Its row; nullptr: it is not rounded. The outputs of a transposed convolution with groups have no
+// dimension of their own in its weight.
+const RoundedType* rounded_type(const nn::Module& m) {
+  const nn::detail::ConvTransposeNd* turned = nn::detail::as_conv_transpose(m);
+  if (turned && turned->options.groups != 1) return nullptr;
+  const auto* at = std::find_if(std::begin(kRounded), std::end(kRounded),
+                                [&](const RoundedType& r) { return m.type() == r.type; });
+  return at == std::end(kRounded) ? nullptr : at;
 }
 bool has_lora(const nn::Module& m) {
   const auto& members = m.state().members;
@@ -287,15 +303,17 @@ std::vector<std::string> prepare_qat(nn::Module& net, const QatOptions& options)
   TD_CHECK(!is_prepared(net), Value, "the net is prepared already");
   std::vector<std::string> names;
   NamePatterns kept(options.keep_float), results(options.round_outputs);
-  std::vector<nn::Module*> layers, norms, rounded;
+  std::vector<std::pair<nn::Module*, int>> layers;
+  std::vector<nn::Module*> norms, rounded;
   Device device;
   for (const auto& [path, m] : net.named_modules()) {
     if (nn::detail::as_batch_norm(*m)) norms.push_back(m);
     if (results.match(path)) rounded.push_back(m);
-    if (!is_rounded(*m) || kept.match(path)) continue;
+    const RoundedType* type = rounded_type(*m);
+    if (!type || kept.match(path)) continue;
     TD_CHECK(!has_lora(*m), Value, "'{}' has a LoRA update\nCall merge_lora() first.", path);
     device = nn::detail::member_param(*m, "weight").device();
-    layers.push_back(m);
+    layers.emplace_back(m, type->axis);
     names.push_back(path);
   }
   kept.check("Linear or convolution");
@@ -308,9 +326,9 @@ std::vector<std::string> prepare_qat(nn::Module& net, const QatOptions& options)
     set_step(options, *w->switches, 0);
     added.wrap(m, w);
   };
-  for (nn::Module* m : layers)
-    add(*m,
-        std::make_shared<LayerRounding>(nn::detail::member_param(*m, "weight").value(), options));
+  for (const auto& [m, axis] : layers)
+    add(*m, std::make_shared<LayerRounding>(nn::detail::member_param(*m, "weight").value(), axis,
+                                            options));
   for (nn::Module* m : norms) add(*m, std::make_shared<NormFreezing>());
   // Around what is there: a norm's results as they leave it.
   for (nn::Module* m : rounded)

@@ -62,17 +62,18 @@ struct QatOptions {
   }
 };
 
-/// Round the input (u8, one scale) and the weight (symmetric) of every Linear and convolution in
-/// `net`, with straight-through gradients (fake_quantize). Ranges of inputs are observed in
-/// training mode alone and are buffers, "conv1.input_fake_quant.min_val" and ".max_val" [];
-/// names of parameters stay. The results of modules that options.round_outputs names are rounded in
-/// the same way ("bn2.output_fake_quant.min_val"): operands of residual sums, which no layer reads,
-/// get learned steps so. With options.learn_steps each step is multiplied by exp(p), where p is a
-/// parameter that begins as 0, "conv1.input_fake_quant.log_step" [] and
-/// "conv1.weight_fake_quant.log_step" [outputs] or []: an optimizer made after this call trains
-/// them, best one whose steps do not follow the size of gradients, as Adam's do not (Esser et al.,
-/// Learned Step Size Quantization, https://arxiv.org/abs/1902.08153; the logarithm as in Jain et
-/// al., https://arxiv.org/abs/1903.08066). In evaluation mode a layer rounds once it has observed a
+/// Round the input (u8, one scale) and the weight (symmetric) of every Linear, convolution and
+/// transposed convolution without groups in `net`, with straight-through gradients (fake_quantize).
+/// Ranges of inputs are observed in training mode alone and are buffers,
+/// "conv1.input_fake_quant.min_val" and ".max_val" []; names of parameters stay. The results of
+/// modules that options.round_outputs names are rounded in the same way
+/// ("bn2.output_fake_quant.min_val"): operands of residual sums, which no layer reads, get learned
+/// steps so. With options.learn_steps each step is multiplied by exp(p), where p is a parameter
+/// that begins as 0, "conv1.input_fake_quant.log_step" [] and "conv1.weight_fake_quant.log_step"
+/// [outputs] or []: an optimizer made after this call trains them, best one whose steps do not
+/// follow the size of gradients, as Adam's do not (Esser et al., Learned Step Size Quantization,
+/// https://arxiv.org/abs/1902.08153; the logarithm as in Jain et al.,
+/// https://arxiv.org/abs/1903.08066). In evaluation mode a layer rounds once it has observed a
 /// range. With a scale for each output, a batch norm that follows needs no folding in training: its
 /// factor scales weight and step alike. Network (network.h) finds the steps that such a net has
 /// learned: Calibrated(...).quantised() is its conversion to integers, and takes no data where

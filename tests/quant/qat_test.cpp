@@ -214,6 +214,52 @@ TEST(Qat, StepsAreLearned) {
   }
 }
 
+// A decoder's layers: the outputs of a transposed convolution lie in dimension 1 of its weight.
+struct QatDecoder : nn::Module {
+  nn::ConvTranspose2d a{2, 6, 3, nn::ConvTransposeOptions{.stride = {2}, .bias = false}};
+  nn::BatchNorm2d norm{6};
+  nn::ConvTranspose2d split{6, 4, 3, nn::ConvTransposeOptions{.groups = 2}};
+  nn::ConvTranspose2d b{4, 3, 2, nn::ConvTransposeOptions{.stride = {2}}};
+  QatDecoder() { TD_REGISTER(a, norm, split, b); }
+  Tensor forward(const Tensor& x) { return b(relu(split(relu(norm(a(x))))), IntList{39, 39}); }
+};
+
+TEST(Qat, TransposedConvolutionsAreRounded) {
+  for (const bool learn : {false, true}) {
+    manual_seed(13);
+    QatDecoder net;
+    EXPECT_EQ(prepare_qat(net, {.learn_steps = learn}), (std::vector<std::string>{"a", "b"}));
+    optim::Adam adam(net.parameters(), {.lr = 0.01});
+    for (int64_t i = 0; i < 6; ++i) {
+      adam.zero_grad();
+      mean(square(net.forward(batch(i)) - 1.0)).backward();
+      adam.step();
+    }
+    if (learn) {
+      const StateDict state = net.state_dict();
+      EXPECT_EQ(state.find("a.weight_fake_quant.log_step")->numel(), 6);
+      EXPECT_GT(amax(abs(*state.find("b.weight_fake_quant.log_step"))).item<float>(), 0);
+    }
+    net.eval();
+    const Forward f = [&](std::span<const Tensor> x) {
+      return std::vector<Tensor>{net.forward(x[0])};
+    };
+    Network network(f, std::vector<Spec>{Spec(DType::f32, Shape(Dim::symbol("batch"), 2, 8, 8))});
+    EXPECT_EQ(network.learned().size(), 2u);
+    const Calibrated c(network, [](const auto&) {}, {});
+    const Quantized q = c.quantised();
+    for (size_t i = 0; i < network.layers().size(); ++i) {
+      const Layer& l = network.layers()[i];
+      EXPECT_EQ(l.axis, 1);
+      const Tensor w = weight_of(q.codes(i), l);
+      EXPECT_GT(sqnr({&l.weight, 1}, {&w, 1}), 100) << l.name;
+    }
+    const NoGradGuard no_grad;
+    const Tensor x = batch(0), want = net.forward(x), got = q({&x, 1})[0];
+    EXPECT_GT(sqnr({&want, 1}, {&got, 1}), 35);
+  }
+}
+
 // A sum of two values, one of which no layer reads: its range is not observed in training.
 struct QatBlock : nn::Module {
   nn::Conv2d a{2, 4, 3, nn::ConvOptions{.padding = 1}}, b{4, 4, 3, nn::ConvOptions{.padding = 1}};

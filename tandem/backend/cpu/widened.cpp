@@ -117,26 +117,56 @@ void WidenedCall::write(const KernelCall& to) const {
     if (out_[i].dtype != to.out[i].dtype) from_wide(to.out[i], out_[i]);
 }
 
-std::shared_ptr<const Plan> prepare_widened(const KernelCall& c, const Kernel& kernel) {
+namespace {
+
+struct WidenedPlan : Plan {
+  const Kernel* kernel = nullptr;
+  std::shared_ptr<const Plan> inner;
+  size_t inner_at = 0;  ///< where its scratch begins
+};
+
+const Kernel* kernel_of(const WidenedCall& wide) {
+  return find_kernel(wide.call(), DeviceKind::cpu);
+}
+
+bool supports(const KernelCall& c) {
+  if (c.n_in > kMostWidened || c.n_out > kMostWidened) return false;
+  const WidenedCall wide(c);
+  return wide.any() && kernel_of(wide);
+}
+
+bool layout(const KernelCall& c, int output, Strides& strides) {
+  const WidenedCall wide(c);
+  const Kernel* kernel = kernel_of(wide);
+  return kernel && kernel->layout && kernel->layout(wide.call(), output, strides);
+}
+
+std::shared_ptr<const Plan> prepare(const KernelCall& c) {
   const WidenedCall wide(c);
   auto plan = std::make_shared<WidenedPlan>();
+  plan->kernel = kernel_of(wide);
   plan->inner_at = plan->workspace = wide.bytes();
-  if (kernel.prepare) {
-    plan->inner = kernel.prepare(wide.call());
+  if (plan->kernel->prepare) {
+    plan->inner = plan->kernel->prepare(wide.call());
     plan->workspace += plan->inner->workspace;
   }
   return plan;
 }
 
-void run_widened(const KernelCall& c, const Kernel& kernel) {
+void run(const KernelCall& c) {
   const auto& plan = *static_cast<const WidenedPlan*>(c.plan);
   const WidenedCall wide(c);
   wide.read(c);
   KernelCall inner = wide.call();
   inner.plan = plan.inner.get();
   inner.scratch = static_cast<char*>(c.scratch) + plan.inner_at;
-  kernel.run(inner);
+  plan.kernel->run(inner);
   wide.write(c);
 }
+
+}  // namespace
+
+constinit const Kernel kWidened{
+    .supports = supports, .layout = layout, .prepare = prepare, .run = run, .widens = true};
 
 }  // namespace tandem::detail

@@ -38,31 +38,13 @@ class WidenedCall {
 /// The elements of a floating array as f32, row-major.
 void widen_dense(const Array& a, float* to);
 
-struct WidenedPlan : Plan {
-  std::shared_ptr<const Plan> inner;
-  size_t inner_at = 0;  ///< where its scratch begins
-};
-
-std::shared_ptr<const Plan> prepare_widened(const KernelCall& c, const Kernel& kernel);
-void run_widened(const KernelCall& c, const Kernel& kernel);
-
-/// `kernel` for calls with 16-bit arrays.
-template <const Kernel& kernel>
-Kernel widened() {
-  return {[](const KernelCall& c) {
-            if (c.n_in > kMostWidened || c.n_out > kMostWidened) return false;
-            const WidenedCall wide(c);
-            return wide.any() && kernel.supports(wide.call());
-          },
-          kernel.layout, [](const KernelCall& c) { return prepare_widened(c, kernel); },
-          [](const KernelCall& c) { run_widened(c, kernel); }};
-}
+/// For calls with 16-bit arrays: the kernel that the row has for f32.
+extern const Kernel kWidened;
 
 /// Registers `kernel` for the CPU, for f32 and for 16-bit arrays.
-template <const Kernel& kernel>
-void register_f32_and_widened(const OpDef& op) {
+inline void register_f32_and_widened(const OpDef& op, const Kernel& kernel) {
+  register_kernel(DeviceKind::cpu, op, kWidened);
   register_kernel(DeviceKind::cpu, op, kernel);
-  register_kernel(DeviceKind::cpu, op, widened<kernel>());
 }
 
 }  // namespace tandem::detail

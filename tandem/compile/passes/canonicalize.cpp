@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instructions that hand a value through are eliminated: identities, with_vjp (its derivative is
-// traced by now), casts, views, sums and paddings that change nothing. A view of a fill is a fill:
-// whatever a view does to equal elements, they stay equal.
+// traced by now), casts, there and back as well, views, sums and paddings that change nothing. A
+// view of a fill is a fill: whatever a view does to equal elements, they stay equal.
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/passes/rewriter.h"
 #include "tandem/graph/apply.h"
@@ -30,6 +30,13 @@ void pass_unpadded(Rewrite& r) {
   pass_same_spec(r);
 }
 
+// From a 16-bit float to a wider one and back.
+void pass_there_and_back(Rewrite& r) {
+  const DType narrow = r.spec(r.value("x")).dtype, wide = r.spec(r.root().in[0].value).dtype;
+  if (size_of(narrow) == 2 && is_floating(narrow) && is_floating(wide) && size_of(wide) > 2)
+    pass_same_spec(r);
+}
+
 // Its operands are the n arguments of the derivative and then a value per output.
 void pass_values(Rewrite& r) {
   const Instr& i = r.root();
@@ -45,6 +52,7 @@ void canonicalize(Program& p) {
       {of_family(Family::view, {row(op::fill).as("fill")}), become_fill},
       {with_flag(kPassesSame, {any("x")}), pass_same_spec},
       {row(op::pad, {any("x")}), pass_unpadded},
+      {row(op::cast, {row(op::cast, {any("x")})}), pass_there_and_back},
       {row(op::with_vjp), pass_values},
   };
   Rewriter(p).run(kRules);

@@ -11,6 +11,7 @@ std::span<const PassInfo> all_passes() {
       {"remove_dead", Stage::expand, remove_dead},
       {"integer_products", Stage::expand, integer_products, /*rare=*/true, /*rounds=*/true},
       {"expand_composites", Stage::expand, expand_composites},
+      {"widen_operands", Stage::expand, widen_operands, /*rare=*/true},
       {"canonicalize", Stage::simplify, canonicalize},
       {"merge_common", Stage::simplify, merge_common},
       {"fold_norms", Stage::simplify, fold_norms, /*rare=*/false, /*rounds=*/true},

@@ -16,8 +16,10 @@ void integer_products(Program& p);
 void expand_composites(Program& p);
 /// The same for composites that `whole` does not keep.
 void expand_composites(Program& p, FunctionRef<bool(const Instr&)> whole);
-/// Identities, casts to the same dtype, views to the same shape, sums over nothing and paddings by
-/// nothing are eliminated.
+/// Rows whose kernel computes on f32 copies of 16-bit operands become rows of f32 between casts.
+void widen_operands(Program& p);
+/// Identities, casts to the same dtype and back, views to the same shape, sums over nothing and
+/// paddings by nothing are eliminated.
 void canonicalize(Program& p);
 /// What depends on constants alone is computed now; for text, arange and the like, too.
 void fold_constants(Program& p);

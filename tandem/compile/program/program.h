@@ -94,6 +94,12 @@ struct TD_API Program {
     size_t bytes = 0;
   };
   std::vector<Recomputed> recomputed;
+  /// A row of 16-bit floats that computes in f32, since no kernel of this processor does better.
+  struct Widened {
+    std::string name;
+    uint32_t scope = 0;
+  };
+  std::vector<Widened> widened;
   size_t memory_limit = 0, peak_unlimited = 0;  ///< 0: no limit was given
 
   /// The device of `spec` becomes the program's; throws Unsupported where it has another one.

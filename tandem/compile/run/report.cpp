@@ -127,6 +127,21 @@ std::string recomputed_part(const Executable& e) {
          "</table>\n";
 }
 
+// Rows of 16-bit floats that compute in f32, by op and layer.
+std::string widened_part(const Executable& e) {
+  const std::vector<Program::Widened>& all = e.program().widened;
+  if (all.empty()) return "";
+  std::string s = fmt::format(
+      "<h2>Computed in f32</h2>\n<p class=facts><b>{}</b> rows of 16-bit floats compute in f32 and "
+      "round their results: this processor has no faster instructions for them.</p>\n"
+      "<table><tr><th>what</th><th>layer</th></tr>\n",
+      all.size());
+  for (const Program::Widened& w : all)
+    s += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", escaped(w.name),
+                     escaped(scope_path(w.scope)));
+  return s + "</table>\n";
+}
+
 std::string step_rows(const Executable& e) {
   const Lowered& l = e.lowered();
   std::string s;
@@ -165,7 +180,7 @@ std::string html_report(const Executable& e, const std::string& title) {
       "<h2>Alive at the peak (step {})</h2>\n<table><tr><th>size</th><th>made by</th><th>layer</th>"
       "<th>from step</th><th>to step</th></tr>\n{}</table>\n",
       e.lowered().peak_step, peak_rows(e));
-  s += recomputed_part(e);
+  s += recomputed_part(e) + widened_part(e);
   s += "<h2>Steps</h2>\n<table><tr><th>step</th><th>what</th><th>gives</th><th>layer</th><th>line"
        "</th></tr>\n" +
        step_rows(e) + "</table>\n</body></html>\n";

@@ -4,6 +4,7 @@
 #include "tandem/nn/wrapper.h"
 
 #include <algorithm>
+#include <span>
 
 namespace tandem::nn {
 namespace {
@@ -32,15 +33,17 @@ Wrapped* wrapped(Module& m) {
   return nullptr;
 }
 
-Tensor call_at(Module& m, const Wrapped& all, size_t level, Tensor x) {
-  if (level == 0) return all.inner(&m, std::move(x));
-  return all.list[level - 1]->forward(
-      m, std::move(x), [&](Tensor y) { return call_at(m, all, level - 1, std::move(y)); });
+Tensor call_at(Module& m, std::span<const std::shared_ptr<Wrapper>> all, Tensor x,
+               const Wrapper::Next& inner) {
+  if (all.empty()) return inner(std::move(x));
+  return all.back()->forward(m, std::move(x), [&](Tensor y) {
+    return call_at(m, all.first(all.size() - 1), std::move(y), inner);
+  });
 }
 
 Tensor call_wrapped(Module* m, Tensor x) {
   const Wrapped all = *wrapped(*m);
-  return call_at(*m, all, all.list.size(), std::move(x));
+  return call_at(*m, all.list, std::move(x), [&](Tensor y) { return all.inner(m, std::move(y)); });
 }
 
 void visit_wrapped(void* self, const std::string&, MemberVisitor& v) {
@@ -56,6 +59,10 @@ void wrap(Module& layer, std::shared_ptr<Wrapper> w) {
   layer.register_forward_pre_hook(Wrapped{s.forward, {std::move(w)}, &s});
   s.forward = call_wrapped;
   s.members.push_back({kWrapped, 0, visit_wrapped});
+}
+
+Tensor call_in_wrappers(Module& layer, Tensor x, const Wrapper::Next& inner) {
+  return call_at(layer, wrappers(layer), std::move(x), inner);
 }
 
 void unwrap(Module& layer, const Wrapper& w) {

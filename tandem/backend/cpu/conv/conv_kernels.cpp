@@ -261,11 +261,11 @@ std::shared_ptr<const Plan> own_conv_backward_weight_prepare(const KernelCall& c
 void own_conv_backward_weight_run(const KernelCall& c) { weight_run(c); }
 
 void register_conv_kernels() {
-  register_kernel(DeviceKind::cpu, op::conv, widened<kForward>());
+  register_kernel(DeviceKind::cpu, op::conv, kWidened);
   register_kernel(DeviceKind::cpu, op::conv, kForward);
-  register_kernel(DeviceKind::cpu, op::conv_backward_input, widened<kInput>());
+  register_kernel(DeviceKind::cpu, op::conv_backward_input, kWidened);
   register_kernel(DeviceKind::cpu, op::conv_backward_input, kInput);
-  register_kernel(DeviceKind::cpu, op::conv_backward_weight, widened<kWeight>());
+  register_kernel(DeviceKind::cpu, op::conv_backward_weight, kWidened);
   register_kernel(DeviceKind::cpu, op::conv_backward_weight, kWeight);
 }
 

@@ -224,7 +224,7 @@ MatmulProblem matmul_problem(const KernelCall& c) {
 void register_gemm_kernels() {
   register_epilogue(large_prepare, one_matmul);
   for (const OpDef* op : {&op::matmul, &op::linear}) {
-    register_kernel(DeviceKind::cpu, *op, widened<kLarge>());
+    register_kernel(DeviceKind::cpu, *op, kWidened);
     register_kernel(DeviceKind::cpu, *op, kLarge);
     register_kernel(DeviceKind::cpu, *op, kSmall);
   }

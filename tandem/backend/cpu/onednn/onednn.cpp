@@ -88,7 +88,7 @@ dnnl::primitive_attr user_scratchpad() {
 
 bool computes(DType t) {
   const CpuFeatures& f = cpu_features();
-  return t == DType::f32 || (t == DType::bf16 && f.avx512) || (t == DType::f16 && f.f16);
+  return t == DType::f32 || (t == DType::bf16 && f.bf16) || (t == DType::f16 && f.f16);
 }
 
 PlanBuilder::PlanBuilder(int threads) : plan_(std::make_shared<DnnlPlan>()) {

@@ -310,10 +310,10 @@ constexpr Kernel kRnnBackward{rnn_backward_supports, nullptr, backward_prepare<1
 }  // namespace
 
 void register_gru_kernels() {
-  register_f32_and_widened<kGru>(op::gru);
-  register_f32_and_widened<kGruBackward>(op::gru_backward);
-  register_f32_and_widened<kRnn>(op::rnn);
-  register_f32_and_widened<kRnnBackward>(op::rnn_backward);
+  register_f32_and_widened(op::gru, kGru);
+  register_f32_and_widened(op::gru_backward, kGruBackward);
+  register_f32_and_widened(op::rnn, kRnn);
+  register_f32_and_widened(op::rnn_backward, kRnnBackward);
 }
 
 }  // namespace tandem::detail

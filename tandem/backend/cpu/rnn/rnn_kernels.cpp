@@ -293,10 +293,10 @@ constexpr Kernel kCellBackward{cell_backward_supports, nullptr, nullptr, cell_ba
 }  // namespace
 
 void register_rnn_kernels() {
-  register_f32_and_widened<kLstm>(op::lstm);
-  register_f32_and_widened<kLstmBackward>(op::lstm_backward);
-  register_f32_and_widened<kCell>(op::lstm_cell);
-  register_f32_and_widened<kCellBackward>(op::lstm_cell_backward);
+  register_f32_and_widened(op::lstm, kLstm);
+  register_f32_and_widened(op::lstm_backward, kLstmBackward);
+  register_f32_and_widened(op::lstm_cell, kCell);
+  register_f32_and_widened(op::lstm_cell_backward, kCellBackward);
   register_gru_kernels();
 }
 

@@ -475,9 +475,9 @@ constexpr Kernel kBackward{backward_supports, backward_layout, backward_prepare,
 }  // namespace
 
 void register_attention_kernels() {
-  register_kernel(DeviceKind::cpu, op::attention, widened<kForward>());
+  register_kernel(DeviceKind::cpu, op::attention, kWidened);
   register_kernel(DeviceKind::cpu, op::attention, kForward);
-  register_kernel(DeviceKind::cpu, op::attention_backward, widened<kBackward>());
+  register_kernel(DeviceKind::cpu, op::attention_backward, kWidened);
   register_kernel(DeviceKind::cpu, op::attention_backward, kBackward);
 }
 

@@ -310,9 +310,9 @@ constexpr Kernel kLossBackward = {backward_supports, nullptr, nullptr, backward_
 void register_loss_kernels() {
   register_kernel(DeviceKind::cpu, op::binary_cross_entropy,
                   {bce_supports, nullptr, nullptr, bce_run});
-  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy, widened<kLossForward>());
+  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy, kWidened);
   register_kernel(DeviceKind::cpu, op::softmax_cross_entropy, kLossForward);
-  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy_backward, widened<kLossBackward>());
+  register_kernel(DeviceKind::cpu, op::softmax_cross_entropy_backward, kWidened);
   register_kernel(DeviceKind::cpu, op::softmax_cross_entropy_backward, kLossBackward);
 }
 

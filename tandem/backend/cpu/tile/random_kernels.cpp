@@ -139,8 +139,8 @@ Kernel kernel(bool (*supports)(const KernelCall&), void (*run)(const KernelCall&
 void register_random_kernels() {
   register_kernel(DeviceKind::cpu, op::rand, kernel(makes_f32, run_rand));
   register_kernel(DeviceKind::cpu, op::randn, kernel(makes_f32, run_randn));
-  register_f32_and_widened<kDropout>(op::dropout);
-  register_f32_and_widened<kDropoutBackward>(op::dropout_backward);
+  register_f32_and_widened(op::dropout, kDropout);
+  register_f32_and_widened(op::dropout_backward, kDropoutBackward);
 }
 
 }  // namespace tandem::detail
