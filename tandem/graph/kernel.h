@@ -96,8 +96,8 @@ struct Kernel {
   /// It computes in f32 and takes floats of every type where its row gives f32, and writes them
   /// likewise, rounded as a cast would: compiled programs leave out the casts around it.
   bool converts = false;
-  /// It runs the row's f32 kernel on copies of 16-bit operands and rounds the results: compiled
-  /// programs call that one, with casts of their own.
+  /// With 16-bit operands it gives what the row's f32 kernel gives for copies of them, rounded, and
+  /// is no faster: compiled programs call that one, with casts of their own.
   bool widens = false;
 };
 

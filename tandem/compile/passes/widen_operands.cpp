@@ -21,6 +21,8 @@ class Widener {
   void run() {
     PerInstr<Instr> old = std::exchange(p_.instrs, {});
     for (Instr& i : old) {
+      if (i.op && i.op->family == Family::view && is_short(i.out[0]))
+        views_.emplace(i.out[0].index(), i);
       if (widens(i))
         widen(std::move(i));
       else
@@ -38,7 +40,11 @@ class Widener {
   bool widens(const Instr& i) const {
     if (!i.op || i.op->family == Family::control) return false;
     bool any = false;
-    for (const Arg& a : i.in) any |= is_short(a.value);
+    for (const Arg& a : i.in) {
+      if (!is_short(a.value)) continue;
+      if (is_stored(a.value)) return false;
+      any = true;
+    }
     if (!any) return false;
     EpilogueKind epilogue;
     const KernelChoice choice = row_major_kernel(p_, i, epilogue);
@@ -46,13 +52,41 @@ class Widener {
            !choice.on_host;
   }
 
+  // Weights in 16 bits that stay are not kept in f32 beside it.
+  bool is_stored(ValueId v) const {
+    for (auto view = views_.find(v.index()); view != views_.end(); view = views_.find(v.index()))
+      v = view->second.in[0].value;
+    const Origin origin = p_.values[v].origin;
+    return origin == Origin::constant || origin == Origin::derived ||
+           (p_.weights_stay && (origin == Origin::cell || origin == Origin::capture));
+  }
+
+  // Of a view it is a view of the whole, whose copy is made where the whole is, unless that is far
+  // larger.
   ValueId wide_of(ValueId v) {
-    ValueId& wide = wide_[v.index()];
-    if (wide == kNone) {
+    const auto known = wide_.find(v.index());
+    if (known != wide_.end()) return known->second;
+    ValueId wide;
+    const auto view = views_.find(v.index());
+    if (view != views_.end() && is_large_part(view->second)) {
+      Instr i = view->second;
+      i.in[0].value = wide_of(i.in[0].value);
+      Spec spec = p_.values[v].spec;
+      spec.dtype = DType::f32;
+      wide = i.out[0] = p_.add_value(spec, Origin::instr, 0);
+      p_.instrs.push_back(std::move(i));
+    } else {
       const CastAttrs to{DType::f32};
       wide = e_.emit(op::cast, fields<CastAttrs>(), &to, {v});
     }
+    wide_.emplace(v.index(), wide);
     return wide;
+  }
+  bool is_large_part(const Instr& view) const {
+    constexpr int64_t kParts = 4;
+    const auto numel = [&](ValueId v) { return p_.values[v].spec.shape.numel().value(); };
+    const int64_t part = numel(view.out[0]), whole = numel(view.in[0].value);
+    return part <= whole && part * kParts >= whole;
   }
 
   void widen(Instr i) {
@@ -84,6 +118,7 @@ class Widener {
 
   Program& p_;
   Emitter e_;
+  std::unordered_map<size_t, Instr> views_;   ///< by their results
   std::unordered_map<size_t, ValueId> wide_;  ///< a value's f32 copy
 };
 

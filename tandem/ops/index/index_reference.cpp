@@ -10,6 +10,10 @@
 #include <bit>
 #include <cstring>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/parallel.h"
 #include "tandem/ops/function_internal.h"
@@ -237,8 +241,27 @@ inline void put(T& y, T value) {
 }
 constexpr int64_t kShorts = 8;
 
-// to[j] += from[j] for j < kShorts, each sum rounded to even as BFloat16(float) rounds; the loops
-// become vector instructions.
+// to[j] += from[j] for j < kShorts, each sum rounded to even as BFloat16(float) rounds.
+#ifdef __SSE2__
+inline __m128i rounded_sums(__m128i a, __m128i b) {  // bits of four floats each
+  const __m128 sum = _mm_add_ps(_mm_castsi128_ps(a), _mm_castsi128_ps(b));
+  const __m128i u = _mm_castps_si128(sum), nan = _mm_castps_si128(_mm_cmpunord_ps(sum, sum));
+  const __m128i odd = _mm_and_si128(_mm_srli_epi32(u, 16), _mm_set1_epi32(1));
+  const __m128i rounded = _mm_add_epi32(u, _mm_add_epi32(odd, _mm_set1_epi32(0x7FFF)));
+  const __m128i quiet = _mm_or_si128(u, _mm_set1_epi32(0x400000));
+  return _mm_srai_epi32(_mm_or_si128(_mm_and_si128(nan, quiet), _mm_andnot_si128(nan, rounded)),
+                        16);
+}
+inline void add_shorts(BFloat16* to, const BFloat16* from) {
+  const __m128i zero = _mm_setzero_si128();
+  __m128i a, b;
+  std::memcpy(&a, to, sizeof a);
+  std::memcpy(&b, from, sizeof b);
+  a = _mm_packs_epi32(rounded_sums(_mm_unpacklo_epi16(zero, a), _mm_unpacklo_epi16(zero, b)),
+                      rounded_sums(_mm_unpackhi_epi16(zero, a), _mm_unpackhi_epi16(zero, b)));
+  std::memcpy(static_cast<void*>(to), &a, sizeof a);
+}
+#else
 inline void add_shorts(BFloat16* to, const BFloat16* from) {
   uint16_t a[kShorts], b[kShorts];
   std::memcpy(a, to, sizeof a);
@@ -250,6 +273,7 @@ inline void add_shorts(BFloat16* to, const BFloat16* from) {
   }
   std::memcpy(static_cast<void*>(to), a, sizeof a);
 }
+#endif
 
 template <class T, bool kAdd>
 void put_row(T* to, const T* from, int64_t n) {

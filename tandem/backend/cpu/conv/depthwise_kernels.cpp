@@ -311,10 +311,16 @@ constexpr Kernel kInput{input_supports, conv_layout, input_prepare, input_run};
 
 }  // namespace
 
+// Rows of 16-bit floats are widened as they are read. Where the convolutions beside them compute in
+// f32, programs keep f32 between them.
 void register_depthwise_kernels() {
-  register_kernel(DeviceKind::cpu, op::conv, kForward);
-  register_kernel(DeviceKind::cpu, op::conv_backward_weight, kWeight);
-  register_kernel(DeviceKind::cpu, op::conv_backward_input, kInput);
+  const auto add = [](const OpDef& op, Kernel kernel) {
+    kernel.widens = !cpu_features().bf16;
+    register_kernel(DeviceKind::cpu, op, kernel);
+  };
+  add(op::conv, kForward);
+  add(op::conv_backward_weight, kWeight);
+  add(op::conv_backward_input, kInput);
 }
 
 }  // namespace tandem::detail

@@ -124,24 +124,30 @@ void combine_stats(const Geometry& g, const float* sums, int64_t first, int64_t 
   }
 }
 
-// y = (x - mean) * scale + shift per channel.
-void affine(const Geometry& g, const float* x, const float* mean, const float* scale,
-            const float* shift, float* y, const Epilogue* epilogue) {
-  const RowLoops& l = row_loops();
+// f(k, size, c) for every row of the result: elements k..k+size-1, all channels of a pixel or all
+// pixels of channel c. The epilogue follows on some of them at a time.
+template <class F>
+void each_row(const Geometry& g, const Epilogue* epilogue, const F& f) {
   const int64_t rows = g.last ? g.rows() : g.n * g.c, size = g.last ? g.c : g.pixels;
   const int64_t some = 1 + kEpilogueElements / size;
   parallel_for(0, rows, 1 + 8192 / size, [&](int64_t first, int64_t last) {
     for (int64_t from = first; from < last; from += some) {
       const int64_t to = std::min(from + some, last);
-      for (int64_t r = from; r < to; ++r) {
-        const int64_t c = r % g.c;
-        if (g.last)
-          l.channel_affine(y + r * size, x + r * size, mean, scale, shift, size);
-        else
-          l.affine(y + r * size, x + r * size, mean[c], scale[c], shift[c], size);
-      }
+      for (int64_t r = from; r < to; ++r) f(r * size, size, r % g.c);
       if (epilogue) epilogue->run(*epilogue, from * size, to * size, 0, 1);
     }
+  });
+}
+
+// y = (x - mean) * scale + shift per channel.
+void affine(const Geometry& g, const float* x, const float* mean, const float* scale,
+            const float* shift, float* y, const Epilogue* epilogue) {
+  const RowLoops& l = row_loops();
+  each_row(g, epilogue, [&](int64_t k, int64_t size, int64_t c) {
+    if (g.last)
+      l.channel_affine(y + k, x + k, mean, scale, shift, size);
+    else
+      l.affine(y + k, x + k, mean[c], scale[c], shift[c], size);
   });
 }
 
@@ -158,7 +164,7 @@ std::shared_ptr<const Plan> train_prepare(const KernelCall& c) {
   plan->run_with = [](const KernelCall& call, const Epilogue& e) { train_with(call, &e); };
   return plan;
 }
-EpilogueKind train_epilogue(const KernelCall&) { return EpilogueKind::ranges; }
+EpilogueKind by_ranges(const KernelCall&) { return EpilogueKind::ranges; }
 
 void train_with(const KernelCall& c, const Epilogue* epilogue) {
   const auto& plan = *static_cast<const StatsPlan*>(c.plan);
@@ -218,9 +224,12 @@ bool backward_supports(const KernelCall& c) {
   return true;
 }
 
+void backward_with(const KernelCall& c, const Epilogue* epilogue);
+
 std::shared_ptr<const Plan> backward_prepare(const KernelCall& c) {
   Geometry g(c.in[1]);
   auto plan = std::make_shared<StatsPlan>(plan_for(g, 3));
+  plan->run_with = [](const KernelCall& call, const Epilogue& e) { backward_with(call, &e); };
   const Array& gy = c.in[0];
   plan->reorder = g.last && gy.rank > 2 ? !is_channels_last(gy) : !gy.contiguous;
   plan->copy = plan->workspace;
@@ -257,7 +266,7 @@ void block_grads(const Geometry& g, const float* gy, const float* x, const float
   });
 }
 
-void backward_run(const KernelCall& c) {
+void backward_with(const KernelCall& c, const Epilogue* epilogue) {
   const auto& a = c.get_attrs<NormBackwardAttrs>();
   const auto& plan = *static_cast<const StatsPlan*>(c.plan);
   Geometry g(c.in[1]);
@@ -294,23 +303,21 @@ void backward_run(const KernelCall& c) {
   });
   const RowLoops& l = row_loops();
   float* gx = c.out[0].as<float>();
-  const int64_t rows = g.last ? g.rows() : g.n * g.c, size = g.last ? g.c : g.pixels;
-  parallel_for(0, rows, 1 + 8192 / size, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const int64_t k = r * size, i = r % g.c;
-      if (g.last)
-        l.channel_grad(gx + k, gy + k, x + k, mean, rstd, sg, sx, scale, size);
-      else
-        l.norm_grad(gx + k, gy + k, x + k, nullptr, mean[i], rstd[i], sg[i], sx[i], scale[i], size);
-    }
+  each_row(g, epilogue, [&](int64_t k, int64_t size, int64_t i) {
+    if (g.last)
+      l.channel_grad(gx + k, gy + k, x + k, mean, rstd, sg, sx, scale, size);
+    else
+      l.norm_grad(gx + k, gy + k, x + k, nullptr, mean[i], rstd[i], sg[i], sx[i], scale[i], size);
   });
 }
+void backward_run(const KernelCall& c) { backward_with(c, nullptr); }
 
 }  // namespace
 
 void register_batch_norm_kernels() {
   auto add = [](const OpDef& op, const Kernel& k) { register_kernel(DeviceKind::cpu, op, k); };
-  register_epilogue(train_prepare, train_epilogue);
+  register_epilogue(train_prepare, by_ranges);
+  register_epilogue(backward_prepare, by_ranges);
   add(op::batch_norm_train, {train_supports, first_output_layout, train_prepare, train_run});
   add(op::batch_norm_infer, {infer_supports, first_output_layout, infer_prepare, infer_run});
   add(op::batch_norm_backward,
