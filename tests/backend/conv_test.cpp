@@ -141,6 +141,31 @@ TEST_F(Conv, WeightsOfBf16) {
   }
 }
 
+// Windows that do not overlap: without gaps, with gaps, with pixels left over, one to three axes.
+TEST_F(Conv, WindowsOfBf16) {
+  const ConvCase cases[] = {
+      {{2, 3, 64, 64}, {40, 3, 8, 8}, {8, 8}, {0, 0}, {1, 1}, 1},
+      {{3, 3, 50, 39}, {33, 3, 4, 4}, {4, 4}, {0, 0}, {1, 1}, 1},
+      {{2, 5, 41, 40}, {64, 5, 4, 3}, {5, 4}, {0, 0}, {1, 1}, 1},
+      {{4, 1, 1000}, {48, 1, 40}, {40}, {0}, {1}, 1},
+      {{2, 2, 9, 16, 17}, {32, 2, 2, 4, 4}, {2, 4, 4}, {0, 0, 0}, {1, 1, 1}, 1}};
+  for (const ConvCase& k : cases) {
+    ConvAttrs at = attrs_of(k);
+    const Tensor x = random(k.x, DType::bf16), w = random(k.w, DType::bf16),
+                 b = random({k.w[0]}, DType::bf16);
+    const std::string what = k.x.to_string() + " " + k.w.to_string();
+    for (const Tensor& image : {x, channels_last(x), gapped(x)}) {
+      check(op::conv, &at, {image, w, b}, what, false, 2e-2);
+      check(op::conv, &at, {image, w, Tensor()}, what, false, 2e-2);
+    }
+    const Tensor gy = random(run_op(op::conv, &at, {x, w, {}})[0].shape(), DType::bf16);
+    at.size = spatial(k.w);
+    for (const Tensor& image : {x, channels_last(x), gapped(x)})
+      for (const Tensor& g : {gy, channels_last(gy)})
+        check(op::conv_backward_weight, &at, {image, g}, what + " weight", false, 2e-2);
+  }
+}
+
 TEST_F(Conv, ExpandedGradientAndFlippedWeight) {
   const ConvCase& k = kCases[3];
   ConvAttrs at = attrs_of(k, spatial(k.x));

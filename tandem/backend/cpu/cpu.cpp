@@ -135,6 +135,7 @@ void register_cpu_backend() {
   detail::register_conv_weight_kernels();
   detail::register_conv_weight_tiles();
   detail::register_conv_weight_bf16();
+  detail::register_conv_windows_bf16();
   detail::register_wide_conv_kernels();
   detail::register_depthwise_kernels();
 }

@@ -23,6 +23,7 @@ void register_matmul_bf16();
 void register_conv_weight_kernels();
 void register_conv_weight_tiles();
 void register_conv_weight_bf16();
+void register_conv_windows_bf16();
 void register_wide_conv_kernels();
 void register_depthwise_kernels();
 /// For the rows in ops/matmul/packed.h.

@@ -94,7 +94,7 @@ struct TD_API Program {
     size_t bytes = 0;
   };
   std::vector<Recomputed> recomputed;
-  /// A row of 16-bit floats that computes in f32, since no kernel of this processor does better.
+  /// A row of 16-bit floats that computes in f32: no kernel of this processor is faster with them.
   struct Widened {
     std::string name;
     uint32_t scope = 0;

@@ -133,7 +133,7 @@ std::string widened_part(const Executable& e) {
   if (all.empty()) return "";
   std::string s = fmt::format(
       "<h2>Computed in f32</h2>\n<p class=facts><b>{}</b> rows of 16-bit floats compute in f32 and "
-      "round their results: this processor has no faster instructions for them.</p>\n"
+      "round their results: no kernel of this processor is faster with them.</p>\n"
       "<table><tr><th>what</th><th>layer</th></tr>\n",
       all.size());
   for (const Program::Widened& w : all)
