@@ -158,11 +158,20 @@ TEST_F(Conv, WindowsOfBf16) {
       check(op::conv, &at, {image, w, b}, what, false, 2e-2);
       check(op::conv, &at, {image, w, Tensor()}, what, false, 2e-2);
     }
-    const Tensor gy = random(run_op(op::conv, &at, {x, w, {}})[0].shape(), DType::bf16);
-    at.size = spatial(k.w);
-    for (const Tensor& image : {x, channels_last(x), gapped(x)})
-      for (const Tensor& g : {gy, channels_last(gy)})
-        check(op::conv_backward_weight, &at, {image, g}, what + " weight", false, 2e-2);
+    const auto check_weight = [&](const std::string& how) {
+      at.size = {};
+      const Tensor gy = random(run_op(op::conv, &at, {x, w, {}})[0].shape(), DType::bf16);
+      at.size = spatial(k.w);
+      for (const Tensor& image : {x, channels_last(x), gapped(x)})
+        for (const Tensor& g : {gy, channels_last(gy)})
+          check(op::conv_backward_weight, &at, {image, g}, what + how, false, 2e-2);
+    };
+    check_weight(" weight");
+    // The last windows reach beyond the image.
+    at.size = {};
+    for (int d = 0; d < at.padding_end.rank(); ++d) at.padding_end[d] = k.w[2 + d];
+    check(op::conv, &at, {x, w, b}, what + " padded", false, 2e-2);
+    check_weight(" weight, padded");
   }
 }
 

@@ -27,7 +27,9 @@ bool are_windows(const KernelCall& c, const ConvSizes& s) {
   for (int i = 0; i < c.n_in; ++i)
     if (c.in[i].present() && c.in[i].dtype != DType::bf16) return false;
   for (const ConvSizes::Axis& a : s.axis)
-    if (a.kernel > a.stride || a.padding != 0 || (a.dilation != 1 && a.kernel != 1)) return false;
+    if (a.kernel > a.stride || a.padding != 0 || (a.dilation != 1 && a.kernel != 1) ||
+        (a.out - 1) * a.stride + a.kernel > a.in)
+      return false;
   return s.groups == 1 && s.c < kFewChannels && s.taps > 1;
 }
 
