@@ -322,10 +322,16 @@ Tensor Walk::layer(size_t index, const Tensor& x) {
 Tensor Walk::call(const Layer& layer, const Tensor& x, const Tensor& weight,
                   const Tensor& bias) const {
   const Node& n = *layer.node;
+  const bool takes_bias = n.op->n_in > 2;
   Operand in[] = {Operand(x, n.loc), Operand(weight, n.loc), Operand(bias, n.loc)};
   Tensor out[kMaxOpOuts];
-  apply(*n.op, attrs(), {in, n.op->n_in < 3 ? size_t{2} : size_t{3}}, out, n.loc);
-  return out[0];
+  apply(*n.op, attrs(), {in, takes_bias ? size_t{3} : size_t{2}}, out, n.loc);
+  if (takes_bias || !bias.defined()) return out[0];
+  // A norm that was folded has left one.
+  Shape shape;
+  for (int d = 0; d < out[0].dim(); ++d)
+    shape.push_back(d == result_axis(layer) ? bias.shape(0) : Dim(1));
+  return out[0] + bias.reshape(shape);
 }
 
 }  // namespace tandem::quant

@@ -79,6 +79,37 @@ TEST(QuantNetwork, FoldsNormsAndEqualises) {
   EXPECT_LT(apart(out, in), 1e-3);
 }
 
+// Rows that take no bias get one from the norm that is folded into them.
+TEST(QuantNetwork, FoldedNormsLeaveABiasWhereARowTakesNone) {
+  manual_seed(5);
+  nn::ConvTranspose2d grow{3, 8, 3, nn::ConvTransposeOptions{.stride = {2}, .bias = false}};
+  nn::BatchNorm2d images{8};
+  nn::BatchNorm1d rows{8};
+  const Tensor w = randn({6, 8}), x = randn({4, 3, 5, 5}), v = randn({16, 6});
+  const auto shift = [](auto& norm) {
+    norm.bias.assign_(randn({8}) + 2.0);
+    norm.running_mean.assign_(randn({8}));
+    norm.eval();
+  };
+  shift(images);
+  shift(rows);
+  const NoGradGuard no_grad;
+  const auto check = [&](const Forward& f, const Tensor& sample) {
+    Network net(f, std::vector<Spec>{spec_of(sample)});
+    EXPECT_TRUE(net.layers()[0].norm);
+    const Tensor want = f({&sample, 1})[0];
+    EXPECT_LT(apart(Walk(net).run({&sample, 1})[0], want), 1e-4);
+    const Calibrated c(net, [&](const auto& see) { see({&sample, 1}); }, {});
+    EXPECT_GT(decibels(want, c.quantised()({&sample, 1})[0]), 30);
+  };
+  check([&](std::span<const Tensor> in) { return std::vector<Tensor>{images(grow(in[0]))}; }, x);
+  check(
+      [&](std::span<const Tensor> in) {
+        return std::vector<Tensor>{rows(matmul(in[0], constant(w)))};
+      },
+      v);
+}
+
 TEST(QuantNetwork, CodesLieWhereThePlanSays) {
   const Made m;
   const Network net = m.network();
