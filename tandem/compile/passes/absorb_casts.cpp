@@ -4,6 +4,7 @@
 // reads, and the values in f32 between them are neither stored nor read. Bits stay as they are:
 // reading a 16-bit float is exact, and the result is rounded once, as by the cast.
 #include "tandem/compile/passes/edits.h"
+#include "tandem/compile/passes/emit.h"
 #include "tandem/compile/passes/passes.h"
 #include "tandem/compile/program/use_def.h"
 #include "tandem/graph/apply.h"
@@ -11,8 +12,6 @@
 
 namespace tandem::compiler {
 namespace {
-
-bool is_narrow(DType t) { return t == DType::bf16 || t == DType::f16; }
 
 class CastAbsorber {
  public:
@@ -44,14 +43,14 @@ class CastAbsorber {
     const InstrId k = uses_.maker(v);
     const bool is = k != kNone && p_.instrs[k].op == &op::cast && spec(v).dtype == DType::f32 &&
                     operand(p_.instrs[k], 0) != kNone &&
-                    is_narrow(spec(operand(p_.instrs[k], 0)).dtype);
+                    is_short_float(spec(operand(p_.instrs[k], 0)).dtype);
     return is ? k : InstrId();
   }
   InstrId narrowing(ValueId v) const {
     if (v == kNone || spec(v).dtype != DType::f32 || !uses_.read_once(v)) return InstrId();
     const InstrId k = uses_.readers(v)[0];
     const Instr& i = p_.instrs[k];
-    const bool is = i.op == &op::cast && i.out[0] != kNone && is_narrow(spec(i.out[0]).dtype);
+    const bool is = i.op == &op::cast && i.out[0] != kNone && is_short_float(spec(i.out[0]).dtype);
     return is && !edits_.is_removed(k) ? k : InstrId();
   }
 

@@ -33,8 +33,7 @@ void pass_unpadded(Rewrite& r) {
 // From a 16-bit float to a wider one and back.
 void pass_there_and_back(Rewrite& r) {
   const DType narrow = r.spec(r.value("x")).dtype, wide = r.spec(r.root().in[0].value).dtype;
-  if (size_of(narrow) == 2 && is_floating(narrow) && is_floating(wide) && size_of(wide) > 2)
-    pass_same_spec(r);
+  if (is_short_float(narrow) && is_floating(wide) && !is_short_float(wide)) pass_same_spec(r);
 }
 
 // Its operands are the n arguments of the derivative and then a value per output.

@@ -31,11 +31,7 @@ class Widener {
   }
 
  private:
-  bool is_short(ValueId v) const {
-    if (v == kNone) return false;
-    const DType t = p_.values[v].spec.dtype;
-    return t == DType::bf16 || t == DType::f16;
-  }
+  bool is_short(ValueId v) const { return v != kNone && is_short_float(p_.values[v].spec.dtype); }
 
   bool widens(const Instr& i) const {
     if (!i.op || i.op->family == Family::control) return false;
