@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of bench/compare_dist: DistributedDataParallel over Gloo, one process for each rank, started by
-torchrun. usage: peers_dist.py gpt|resnet18 STEPS [default|channels_last]; rank 0 prints a line of JSON."""
+torchrun; with ":fsdp" fully_shard() of each block. usage: peers_dist.py gpt|resnet18[:fsdp] STEPS
+[default|channels_last]; rank 0 prints a line of JSON."""
 import json
 import sys
 import time
@@ -9,9 +10,16 @@ import peers_torch
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from philox import centred, words
 
 WARM = 5
+
+
+def blocks_of(net):
+    """What fully_shard() gathers at a time."""
+    return [m for m in net.modules() if isinstance(m, (peers_torch.Block, peers_torch.Residual))]
 
 
 def data(case, ranks):
@@ -24,7 +32,8 @@ def data(case, ranks):
 
 
 def main():
-    case, steps = sys.argv[1], int(sys.argv[2])
+    case, _, sharding = sys.argv[1].partition(":")
+    steps = int(sys.argv[2])
     variant = sys.argv[3] if len(sys.argv) > 3 else "default"
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -35,7 +44,13 @@ def main():
     if variant == "channels_last":
         net = net.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
-    model = torch.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
+    if sharding:
+        mesh = init_device_mesh("cpu", (ranks,))
+        for block in blocks_of(net):
+            fully_shard(block, mesh=mesh)
+        model = fully_shard(net, mesh=mesh)
+    else:
+        model = torch.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
     opt = torch.optim.AdamW(net.parameters(), lr=1e-5, fused=True)
 
     def step():

@@ -60,6 +60,8 @@ struct CollectiveAttrs {
   double scale = 1;    ///< of all_to_all: of its gradient
   double divisor = 1;  ///< of all_reduce_start: of the sum
   std::string label = "";
+  int64_t part = 0;             ///< of gather_start: elements of a rank
+  std::vector<int64_t> places;  ///< of gather_start: where its operands lie among them
   template <class V>
   void fields(V& v) {
     v("group", group);
@@ -70,6 +72,8 @@ struct CollectiveAttrs {
     v("scale", scale);
     v("divisor", divisor);
     v("label", label);
+    v("part", part);
+    v("places", places);
   }
 };
 
@@ -93,7 +97,9 @@ CallOptions options_of(const CollectiveAttrs& a) {
 ReduceOp op_of(const CollectiveAttrs& a) { return static_cast<ReduceOp>(a.op); }
 
 // Engines take elements that lie side by side.
-bool dense(const KernelCall& c) { return c.in[0].contiguous; }
+bool dense(const KernelCall& c) {
+  return std::all_of(c.in, c.in + c.n_in, [](const tandem::Array& x) { return x.contiguous; });
+}
 void copy_in(const KernelCall& c) {
   if (c.out[0].data != c.in[0].data && c.in[0].numel > 0)
     copy_bytes(c.out[0].data, c.in[0].data, elements_of(c.in[0]).bytes());
@@ -103,10 +109,10 @@ void all_reduce_run(const KernelCall& c) {
   copy_in(c);
   group_of(a.group)->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a)).wait();
 }
-// Engines add up in the memory of all_reduce_start's result, until all_reduce_wait reads it.
-class StartedSum final : public StartedWork {
+// Engines write to the memory of a start's result, until the wait reads it.
+class StartedCall final : public StartedWork {
  public:
-  StartedSum(std::shared_ptr<Engine> group, Work work)
+  StartedCall(std::shared_ptr<Engine> group, Work work)
       : group_(std::move(group)), work_(std::move(work)) {}
   void wait() override { work_.wait(); }
   void cancel() noexcept override try {
@@ -125,11 +131,50 @@ void all_reduce_start_run(const KernelCall& c) {
   copy_in(c);
   std::shared_ptr<Engine> group = group_of(a.group);
   Work work = group->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a));
-  keep_started(c.out[0].data, std::make_unique<StartedSum>(std::move(group), std::move(work)));
+  keep_started(c.out[0].data, std::make_unique<StartedCall>(std::move(group), std::move(work)));
 }
 void all_reduce_wait_run(const KernelCall& c) {
   finish_started(c.in[0].data);
   copy_in(c);
+}
+void gather_start_infer(InferCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  c.out[0] = Spec(c.in[0].dtype, Shape{a.ranks * a.part}, c.in[0].device);
+  c.out[1] = Spec(c.in[0].dtype, Shape{a.part}, c.in[0].device);
+}
+// What is sent is a copy: the program may write to the cells while it is on its way.
+void gather_start_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  auto* const sent = static_cast<char*>(c.out[1].data);
+  const size_t size = size_of(c.out[1].dtype);
+  int64_t filled = 0;
+  const auto zeros_until = [&](int64_t at) {
+    if (at > filled)
+      std::memset(sent + size * static_cast<size_t>(filled), 0,
+                  size * static_cast<size_t>(at - filled));
+  };
+  for (int i = 0; i < c.n_in; ++i) {
+    if (c.in[i].numel == 0) continue;
+    const int64_t at = a.places[static_cast<size_t>(i)];
+    zeros_until(at);
+    copy_bytes(sent + size * static_cast<size_t>(at), c.in[i].data, elements_of(c.in[i]).bytes());
+    filled = at + c.in[i].numel;
+  }
+  zeros_until(a.part);
+  std::shared_ptr<Engine> group = group_of(a.group);
+  Work work = group->all_gather(elements_of(c.out[1]), elements_of(c.out[0]), options_of(a));
+  keep_started(c.out[0].data, std::make_unique<StartedCall>(std::move(group), std::move(work)));
+}
+void scatter_sum_start_infer(InferCall& c) {
+  const int64_t ranks = c.get_attrs<CollectiveAttrs>().ranks;
+  c.out[0] = Spec(c.in[0].dtype, Shape{c.in[0].shape.numel().value() / ranks}, c.in[0].device);
+}
+void scatter_sum_start_run(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  std::shared_ptr<Engine> group = group_of(a.group);
+  Work work = group->reduce_scatter(elements_of(c.in[0]), elements_of(c.out[0]), ReduceOp::sum,
+                                    options_of(a));
+  keep_started(c.out[0].data, std::make_unique<StartedCall>(std::move(group), std::move(work)));
 }
 void broadcast_run(const KernelCall& c) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
@@ -245,6 +290,31 @@ constinit const OpDef all_reduce_wait_row = collective("all_reduce_wait")
                                                 .infer(same_infer)
                                                 .flag(kReuseFirst | kWaits)
                                                 .doc("The sum that all_reduce_start has begun.");
+constinit const OpDef gather_start_row =
+    control_row("gather_start", {"parts*"}, fields<CollectiveAttrs>())
+        .outputs({"y", "sent"})
+        .infer(gather_start_infer)
+        .flag(kEffect | kNoBatch | kStartsAhead)
+        .doc(
+            "Flat arrays of the ranks, stacked, which gather_wait gives, and this rank's, which it "
+            "is sent from.");
+constinit const OpDef gather_wait_row =
+    control_row("gather_wait", {"started", "sent"}, fields<CollectiveAttrs>())
+        .infer(same_infer)
+        .flag(kEffect | kNoBatch | kReuseFirst | kWaits)
+        .doc("The arrays that gather_start has begun to gather.");
+constinit const OpDef scatter_sum_start_row =
+    collective("scatter_sum_start")
+        .infer(scatter_sum_start_infer)
+        .doc(
+            "A flat x is summed over the ranks, maybe divided; of the sum each rank gets its part, "
+            "which scatter_sum_wait gives.");
+// Where it stands is where x is let go: it is not delayed.
+constinit const OpDef scatter_sum_wait_row =
+    control_row("scatter_sum_wait", {"started", "x"}, fields<CollectiveAttrs>())
+        .infer(same_infer)
+        .flag(kEffect | kNoBatch | kReuseFirst)
+        .doc("The part of the sum that scatter_sum_start has begun.");
 constinit const OpDef all_gather_row =
     collective("all_gather").infer(gather_infer).vjp(all_gather_vjp).doc("The ranks' x, stacked.");
 constinit const OpDef reduce_scatter_row =
@@ -291,7 +361,10 @@ void add_rows() {
          {Row{&all_reduce_row, all_reduce_run}, Row{&all_gather_row, all_gather_run},
           Row{&reduce_scatter_row, reduce_scatter_run}, Row{&broadcast_row, broadcast_run},
           Row{&all_reduce_start_row, all_reduce_start_run},
-          Row{&all_reduce_wait_row, all_reduce_wait_run}, Row{&all_to_all_row, all_to_all_run},
+          Row{&all_reduce_wait_row, all_reduce_wait_run}, Row{&gather_start_row, gather_start_run},
+          Row{&gather_wait_row, all_reduce_wait_run},
+          Row{&scatter_sum_start_row, scatter_sum_start_run},
+          Row{&scatter_sum_wait_row, all_reduce_wait_run}, Row{&all_to_all_row, all_to_all_run},
           Row{&copy_to_ranks_row, copy_in}, Row{&reduce_from_ranks_row, all_reduce_run},
           Row{&gather_from_ranks_row, all_gather_run}, Row{&scatter_to_ranks_row, own_row_run}}) {
       register_op(*row);
@@ -403,6 +476,34 @@ Tensor detail::start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& 
 Tensor detail::wait_all_reduce(const Tensor& started, const std::shared_ptr<Engine>& e,
                                SourceLocation loc) {
   return alone(e) ? started : call_row(all_reduce_wait_row, started, {}, e, loc);
+}
+
+Tensor detail::gather_flat(const FlatParts& own, const std::shared_ptr<Engine>& e,
+                           const std::string& label) {
+  add_rows();
+  CollectiveAttrs a{.group = number_of(e),
+                    .ranks = e->size(),
+                    .label = label,
+                    .part = own.part,
+                    .places = own.places};
+  const SourceLocation loc = SourceLocation::here();
+  std::vector<Operand> in;
+  for (const Tensor& t : own.parts) in.emplace_back(t, loc);
+  Tensor started[2];
+  apply(gather_start_row, &a, in, started, loc);
+  a.places.clear();
+  return call(gather_wait_row, &a, loc, started[0], started[1]);
+}
+Tensor detail::start_scatter_sum(const Tensor& whole, const std::shared_ptr<Engine>& e,
+                                 const std::string& label, bool ordered, double divisor) {
+  return call_row(scatter_sum_start_row, whole,
+                  {.ordered = ordered, .divisor = divisor, .label = label}, e,
+                  SourceLocation::here());
+}
+Tensor detail::wait_scatter_sum(const Tensor& started, const Tensor& whole,
+                                const std::shared_ptr<Engine>& e) {
+  const CollectiveAttrs a{.group = number_of(e), .ranks = e->size()};
+  return call(scatter_sum_wait_row, &a, SourceLocation::here(), started, whole);
 }
 
 Tensor all_gather(const Tensor& x, const std::shared_ptr<Engine>& group, SourceLocation loc) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tandem/dist/engine.h"
 #include "tandem/tensor/tensor.h"
@@ -23,6 +24,22 @@ Tensor start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& group,
                         SourceLocation loc = SourceLocation::here());
 Tensor wait_all_reduce(const Tensor& started, const std::shared_ptr<Engine>& group,
                        SourceLocation loc = SourceLocation::here());
+
+/// Values of which each rank has parts, and sums of which each rank wants one, both flat arrays of
+/// `ranks * part` elements and in two calls, for programs. A gather's parts lie at places of this
+/// rank's `part` elements, in order, zeros between them; it starts ahead of its place.
+struct FlatParts {
+  std::vector<Tensor> parts;  ///< flat; at least one, maybe of no elements
+  std::vector<int64_t> places;
+  int64_t part = 0;
+};
+Tensor gather_flat(const FlatParts& own, const std::shared_ptr<Engine>& group,
+                   const std::string& label);
+/// Both values are given to the wait, which ends the life of `whole`.
+Tensor start_scatter_sum(const Tensor& whole, const std::shared_ptr<Engine>& group,
+                         const std::string& label, bool ordered, double divisor);
+Tensor wait_scatter_sum(const Tensor& started, const Tensor& whole,
+                        const std::shared_ptr<Engine>& group);
 
 /// all_to_all() whose gradient is multiplied by `scale`.
 Tensor all_to_all_scaled(const Tensor& x, double scale, const std::shared_ptr<Engine>& group,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/dist/shard_reducer_internal.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
@@ -28,12 +30,16 @@ ShardReducer::~ShardReducer() {
 }
 
 void ShardReducer::begin_pass() {
-  TD_CHECK(!is_tracing(), Unsupported,
-           "gradients of sharded parameters in compile()\nCompile the forward and backward pass "
-           "under no_sync(), and call reduce_gradients() outside.");
+  TD_CHECK(!is_tracing() || values_hidden(), Unsupported,
+           "gradients of sharded parameters in a function that is compiled with Control::eager\n"
+           "Leave it out, or reduce outside: no_sync() inside, reduce_gradients() after it.");
   next_ = 0;
-  users_ = zeros({static_cast<int64_t>(params_.size())});
-  for (Bucket& b : buckets_) b.given = 0;
+  if (!is_tracing()) users_ = zeros({static_cast<int64_t>(params_.size())});
+  used_.assign(params_.size(), 0);
+  for (Bucket& b : buckets_) {
+    b.given = 0;
+    if (is_tracing()) b.flat = b.part = Tensor();
+  }
 }
 
 // As in BucketReducer; the gradient leaves its slot.
@@ -41,7 +47,13 @@ void ShardReducer::give(size_t i, bool used) {
   const ShardedParams::Place& p = sharded_.places()[i];
   const ShardedParams::Unit& u = sharded_.units()[p.unit];
   Bucket& b = buckets_[p.unit];
-  if (b.given == 0) {
+  given_[i] = 1;
+  ++b.given;
+  if (is_tracing()) {
+    used_[i] = params_[i].param.grad().defined();
+    return launch_full();
+  }
+  if (b.given == 1) {
     if (!b.flat.defined()) b.flat = empty({u.elements}, u.dtype);
     std::memset(b.flat.impl()->data, 0, static_cast<size_t>(u.elements) * size_of(u.dtype));
   }
@@ -54,8 +66,6 @@ void ShardReducer::give(size_t i, bool used) {
     params_[i].param.zero_grad();
     if (used || unsent_[i]) users_.mutable_data<float>()[i] = 1;
   }
-  given_[i] = 1;
-  ++b.given;
   launch_full();
 }
 
@@ -64,37 +74,46 @@ void ShardReducer::launch_full() {
   const auto& units = sharded_.units();
   for (; next_ < units.size(); ++next_) {
     const size_t k = units.size() - 1 - next_;
-    const ShardedParams::Unit& u = units[k];
-    Bucket& b = buckets_[k];
-    if (b.given < u.params.size()) return;
-    b.part = empty({u.part}, u.dtype);
-    b.work = engine_.reduce_scatter({b.flat.impl()->data, u.elements, u.dtype},
-                                    {b.part.impl()->data, u.part, u.dtype}, ReduceOp::sum,
-                                    {.label = fmt::format("gradients of {}", u.name),
-                                     .ordered = ordered_,
-                                     .divisor = divisor_});
-    sharded_.used_in_backward(k);
+    if (buckets_[k].given < units[k].params.size()) return;
+    is_tracing() ? launch_traced(k) : launch(k);
     // One whole gradient under way beside the one that is filled.
-    if (sharded_.sharding() != Sharding::zero1 && k + 1 < units.size()) settle(buckets_[k + 1]);
+    if (!keeps_whole() && k + 1 < units.size())
+      is_tracing() ? settle_traced(buckets_[k + 1]) : settle(buckets_[k + 1]);
   }
+}
+
+void ShardReducer::launch(size_t k) {
+  const ShardedParams::Unit& u = sharded_.units()[k];
+  Bucket& b = buckets_[k];
+  b.part = empty({u.part}, u.dtype);
+  b.work = engine_.reduce_scatter(
+      {b.flat.impl()->data, u.elements, u.dtype}, {b.part.impl()->data, u.part, u.dtype},
+      ReduceOp::sum,
+      {.label = fmt::format("gradients of {}", u.name), .ordered = ordered_, .divisor = divisor_});
+  sharded_.used_in_backward(k);
 }
 
 void ShardReducer::settle(Bucket& b) {
   b.work.wait();
   b.work = Work();
-  if (sharded_.sharding() != Sharding::zero1) b.flat = Tensor();
+  if (!keeps_whole()) b.flat = Tensor();
 }
 
 void ShardReducer::end_pass() {
-  engine_
-      .all_reduce({users_.impl()->data, users_.numel(), users_.dtype()}, ReduceOp::sum,
-                  {.label = "users of parameters"})
-      .wait();
-  const std::vector<float> users = users_.to_vector<float>();
+  const bool traced = is_tracing();
+  std::vector<float> users(used_.begin(), used_.end());
+  if (!traced) {
+    engine_
+        .all_reduce({users_.impl()->data, users_.numel(), users_.dtype()}, ReduceOp::sum,
+                    {.label = "users of parameters"})
+        .wait();
+    users = users_.to_vector<float>();
+  }
+  const NoGradGuard no_grad;
   for (size_t k = buckets_.size(); k-- > 0;) {
     const ShardedParams::Unit& u = sharded_.units()[k];
     Bucket& b = buckets_[k];
-    settle(b);
+    traced ? settle_traced(b) : settle(b);
     for (const size_t i : u.params) {
       unsent_[i] = 0;
       if (users[i] == 0) continue;
@@ -106,7 +125,49 @@ void ShardReducer::end_pass() {
     }
     b.part = Tensor();
   }
-  sharded_.end_step();
+  if (!traced) sharded_.end_step();
+}
+
+// ---- in a trace: the same calls, as rows of the program
+
+// Which parameters have a gradient is the trace's, the same on all ranks: no numbers of users
+// travel, and a unit without gradients does not either.
+void ShardReducer::launch_traced(size_t k) {
+  const ShardedParams::Unit& u = sharded_.units()[k];
+  if (std::none_of(u.params.begin(), u.params.end(), [&](size_t i) { return used_[i] != 0; }))
+    return;
+  const NoGradGuard no_grad;
+  Bucket& b = buckets_[k];
+  b.flat = gradients_of(u);
+  for (const size_t i : u.params) params_[i].param.zero_grad();
+  b.part = detail::start_scatter_sum(b.flat, group_, fmt::format("gradients of {}", u.name),
+                                     ordered_, divisor_);
+}
+
+// Each in its place, zeros between them.
+Tensor ShardReducer::gradients_of(const ShardedParams::Unit& u) const {
+  std::vector<Tensor> all;
+  int64_t filled = 0;
+  const auto zeros_until = [&](int64_t at) {
+    if (at > filled) all.push_back(zeros({at - filled}, u.dtype));
+    filled = at;
+  };
+  for (const size_t i : u.params) {
+    if (!used_[i]) continue;
+    const ShardedParams::Place& p = sharded_.places()[i];
+    zeros_until(p.offset);
+    all.push_back(params_[i].param.grad().to(u.dtype).reshape({-1}));
+    filled += p.numel;
+  }
+  zeros_until(u.elements);
+  return all.size() == 1 ? all[0] : cat(all, 0);
+}
+
+void ShardReducer::settle_traced(Bucket& b) {
+  if (!b.flat.defined()) return;
+  const NoGradGuard no_grad;
+  b.part = detail::wait_scatter_sum(b.part, b.flat, group_);
+  b.flat = Tensor();
 }
 
 }  // namespace tandem::distributed

@@ -18,19 +18,25 @@ class ShardReducer final : public Reducer {
  private:
   struct Bucket {
     size_t given = 0;
-    Tensor flat, part;
+    Tensor flat, part;  ///< in a trace what is reduced, and what the ranks' parts come from
     Work work;
   };
   void begin_pass() override;
   void give(size_t i, bool used) override;
   void end_pass() override;
   void launch_full();
+  void launch(size_t k);
   void settle(Bucket& b);
+  Tensor gradients_of(const ShardedParams::Unit& u) const;
+  void launch_traced(size_t k);
+  void settle_traced(Bucket& b);
+  bool keeps_whole() const { return sharded_.sharding() == Sharding::zero1; }
 
   ShardedParams& sharded_;
   bool ordered_;
   std::vector<Bucket> buckets_;  ///< of the units
   Tensor users_;                 ///< how many ranks have a gradient for each parameter
+  std::vector<char> used_;       ///< parameters: the trace has a gradient
   size_t next_ = 0;              ///< units from the last one that are under way
 };
 

@@ -7,6 +7,7 @@
 
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
+#include "tandem/dist/collectives_internal.h"
 #include "tandem/graph/cells/deferred.h"
 #include "tandem/graph/context.h"
 #include "tandem/graph/trace.h"
@@ -137,7 +138,7 @@ void ShardedParams::make_shards() {
 void ShardedParams::set_roles(tandem::detail::ShardRole whole,
                               tandem::detail::ShardRole part) const {
   for (size_t i = 0; i < params_.size(); ++i) {
-    tandem::detail::set_shard_role(*params_[i].param.cell(), whole);
+    tandem::detail::set_shard_role(*params_[i].param.cell(), whole, link_);
     if (places_[i].shard.defined()) tandem::detail::set_shard_role(*places_[i].shard.cell(), part);
   }
 }
@@ -285,6 +286,11 @@ void ShardedParams::fetch_ahead(size_t unit) {
 void ShardedParams::bring(const Cell& cell) {
   const size_t unit = places_[index_.at(&cell)].unit;
   if (units_[unit].resolving) return;
+  TD_CHECK(!is_tracing(), Unsupported,
+           "'{}', of which ranks hold parts, is read first inside vmap, a loop body or a function "
+           "that is compiled with Control::eager\nCompile without Control::eager, or read it "
+           "before: model.unshard() has all parameters here.",
+           cell.name);
   fetch(unit);
   if (is_grad_enabled()) fetch_ahead(unit);
 }
@@ -308,6 +314,46 @@ void ShardedParams::refill(const Tensor& region) {
   const Unit& before = units_[*(last + 1)];
   if (before.state == Unit::State::absent && before.flat.defined() && !stale(before))
     launch(*(last + 1));
+}
+
+// ---- in a trace that becomes a program: units are gathered by rows
+
+Tensor ShardedParams::bring_by_rows(const Cell& cell, Trace& trace) {
+  trace.guard(*held_, held_->comes_and_goes);
+  if (held()) return {};
+  const Place& p = places_[index_.at(&cell)];
+  Tensor& flat = trace.kept[&units_[p.unit]];
+  if (!flat.defined()) flat = gathered_in(units_[p.unit]);
+  return narrow(flat, 0, p.offset, p.numel).reshape(p.shape);
+}
+
+Tensor ShardedParams::gathered_in(const Unit& u) const {
+  detail::FlatParts own{.part = u.part};
+  for (const size_t i : u.params) {
+    const Place& p = places_[i];
+    if (p.begin == p.end && (!own.parts.empty() || i != u.params.back())) continue;
+    own.parts.push_back(p.shard.value());
+    own.places.push_back(p.begin == p.end ? 0 : p.offset + p.begin - first(u));
+  }
+  return detail::gather_flat(own, group_, fmt::format("parameters of {}", u.name));
+}
+
+// Its module has run. The backward pass gathers again what it needs.
+void ShardedParams::forget_in(Trace& trace, const Unit& u) const {
+  const auto at = trace.kept.find(&u);
+  if (at == trace.kept.end()) return;
+  trace.graph->drops.push_back({at->second, trace.graph->nodes.size()});
+  trace.kept.erase(at);
+  for (const size_t i : u.params) trace.forget_brought(*params_[i].param.cell());
+}
+
+// The program gathers by itself: what eager steps have left here is not needed.
+void ShardedParams::before_run() {
+  sync();
+  for (Unit& u : units_) {
+    drop(u, false);
+    u.flat = Tensor();
+  }
 }
 
 // ---- dropping. `for_now`: a tape may hold views of the unit, which are filled again.
@@ -335,8 +381,9 @@ void ShardedParams::drop(Unit& u, bool for_now) {
 }
 
 void ShardedParams::after_forward(size_t unit) {
-  if (held_ || is_tracing() || (context().slow & kRecompute)) return;
-  drop(units_[unit], true);
+  if (held() || (context().slow & kRecompute)) return;
+  if (!is_tracing()) return drop(units_[unit], true);
+  if (Trace* t = cell_trace(); t && t == context().trace && !t->lazy) forget_in(*t, units_[unit]);
 }
 
 void ShardedParams::used_in_backward(size_t unit) {
@@ -344,7 +391,7 @@ void ShardedParams::used_in_backward(size_t unit) {
 }
 
 void ShardedParams::end_step() {
-  held_ = false;
+  held_->comes_and_goes = true;
   for (Unit& u : units_) drop(u, false);
   order_ = std::move(now_);
   now_.clear();
@@ -356,11 +403,11 @@ void ShardedParams::gather_all() {
   const NoGradGuard no_grad;
   for (size_t k = 0; k < units_.size(); ++k) launch(k);
   for (Unit& u : units_) finish(u);
-  held_ = true;
+  held_->comes_and_goes = false;
 }
 
 void ShardedParams::drop_all() {
-  held_ = false;
+  held_->comes_and_goes = true;
   for (Unit& u : units_) drop(u, false);
 }
 
@@ -388,7 +435,7 @@ void ShardedParams::restore() {
     }
     units_[k].flat = Tensor();
   }
-  held_ = true;
+  held_->comes_and_goes = false;
   set_roles(tandem::detail::ShardRole::none, tandem::detail::ShardRole::none);
 }
 

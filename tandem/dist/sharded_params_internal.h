@@ -64,7 +64,7 @@ class ShardedParams final : public tandem::detail::ValueSource {
   /// Unit by unit: what was not here is gathered, seen and dropped.
   void each_unit(const std::function<void(const Unit&)>& see);
   /// Has gather_all() promised all parameters?
-  bool held() const { return held_; }
+  bool held() const { return !held_->comes_and_goes; }
   /// This unit's gradients are complete: the walk no longer reads its values.
   void used_in_backward(size_t unit);
   /// A step is over: parameters are gathered again where they are read.
@@ -79,6 +79,8 @@ class ShardedParams final : public tandem::detail::ValueSource {
 
   void bring(const Cell& cell) override;
   void refill(const Tensor& region) override;
+  Tensor bring_by_rows(const Cell& cell, Trace& trace) override;
+  void before_run() override;
 
  private:
   void make_units(nn::Module& net, int64_t cap);
@@ -94,6 +96,8 @@ class ShardedParams final : public tandem::detail::ValueSource {
   void fetch_ahead(size_t unit);
   void drop(Unit& u, bool for_now);
   void after_forward(size_t unit);
+  Tensor gathered_in(const Unit& u) const;
+  void forget_in(Trace& trace, const Unit& u) const;
 
   Sharding sharding_;
   std::vector<NamedParam> params_;
@@ -106,7 +110,11 @@ class ShardedParams final : public tandem::detail::ValueSource {
   std::shared_ptr<tandem::detail::SourceLink> link_;
   std::vector<size_t> order_, now_;  ///< in which units were read: in the last step, in this one
   size_t cursor_ = 0;
-  bool held_ = false;  ///< all are here until drop_all() or a step's end
+  /// Compiled programs depend on it.
+  struct Held : RefCounted {
+    bool comes_and_goes = true;  ///< false: all are here until drop_all() or a step's end
+  };
+  Ref<Held> held_ = make_ref<Held>();
 };
 
 /// Of which parameter is this entry of an optimizer's state ("conv.weight.exp_avg")?

@@ -72,6 +72,7 @@ enum OpFlags : uint32_t {
   kPackedSums = 131072,    ///< the same for sums of integers, which take a bias
   kChannelsLast = 262144,  ///< its images have their channels last, whatever is around it
   kWaits = 524288,         ///< needs what a row before has started: it runs as late as it can
+  kStartsAhead = 1048576,  ///< starts work on values of cells: it runs one such wait ahead
 };
 
 using InferFn = void (*)(InferCall&);

@@ -170,14 +170,49 @@ Tensor Trace::read_cell(const Cell& cell) {
   if (u.exit.defined()) return u.exit;
   if (lazy) return cell.present();
   if (!u.entry.defined()) {
+    if (const Tensor v = bring_by_rows(cell); v.defined()) {
+      set_exit(const_cast<Cell&>(cell), v, true, SourceLocation{});
+      return use_of(const_cast<Cell&>(cell)).exit;
+    }
     u.entry = placeholder(op::cell_read, spec_of(cell.value_), cell.requires_grad_);
     node_of(u.entry)->slot = cell.slot_;
   }
   return u.entry;
 }
 
+// Rows of this trace, whatever is being traced inside it, under whatever modes.
+Tensor Trace::bring_by_rows(const Cell& cell) {
+  if (!brings || detail::shard_role(cell) != detail::ShardRole::whole) return {};
+  const NoGradGuard no_grad;
+  const AutocastGuard as_it_is(DType::bf16, false);
+  Trace* const inner = std::exchange(context().trace, this);
+  const auto checks = std::exchange(current_dim_checks(), &graph->checks);
+  const auto back = [&] {
+    context().trace = inner;
+    current_dim_checks() = checks;
+  };
+  try {
+    Tensor v = detail::bring_by_rows(cell, *this);
+    back();
+    return v;
+  } catch (...) {
+    back();
+    throw;
+  }
+}
+
+void Trace::forget_brought(const Cell& cell) {
+  const auto at = cell_index.find(&cell);
+  if (at == cell_index.end() || !graph->cells[at->second].brought) return;
+  graph->cells[at->second].exit = Tensor();
+}
+
 void Trace::assign_cell(Cell& cell, const Tensor& v, SourceLocation loc) {
   if (WaitingUpdates* w = waiting_updates()) w->need(cell);
+  set_exit(cell, v, false, loc);
+}
+
+void Trace::set_exit(Cell& cell, const Tensor& v, bool brought, SourceLocation loc) {
   // A fresh identity, so that later reads are a leaf with the same gradient slot.
   Tensor t;
   if (lazy) {
@@ -185,11 +220,15 @@ void Trace::assign_cell(Cell& cell, const Tensor& v, SourceLocation loc) {
     if (cell.requires_grad_) set_node(t, cell.leaf_, 0);
   } else {
     NoGradGuard no_grad;
+    Trace* const inner = std::exchange(context().trace, this);
     t = call(op::identity, nullptr, loc, v);
+    context().trace = inner;
     if (cell.requires_grad_) node_of(t)->slot = cell.slot_;
   }
   if (cell.requires_grad_) t.impl()->flags |= detail::kRequiresGrad;
-  use_of(cell).exit = t;
+  Graph::CellUse& u = use_of(cell);
+  u.exit = t;
+  u.brought = brought;
 }
 
 Tensor Trace::read_grad(GradSlot& slot) {
@@ -219,8 +258,8 @@ void Trace::guard(RefCounted& owner, const bool& flag) {
 
 Ref<Graph> trace(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f,
                  std::span<const Spec> inputs, Captures captures,
-                 std::span<const bool> requires_grad) {
-  Trace t{make_ref<Graph>(), captures, context().trace, 0, {}, {}, {}, nullptr};
+                 std::span<const bool> requires_grad, bool brings) {
+  Trace t{make_ref<Graph>(), captures, context().trace, 0, {}, {}, {}, nullptr, {}, brings};
   TraceGuard guard(t);
   for (size_t i = 0; i < inputs.size(); ++i)
     t.graph->inputs.push_back(
@@ -230,8 +269,10 @@ Ref<Graph> trace(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f,
     TD_CHECK(y.defined(), Value, "the traced function returned an undefined tensor");
     t.graph->outputs.push_back(t.bring_in(y, SourceLocation{}));
   }
-  for (Graph::CellUse& u : t.graph->cells)
+  for (Graph::CellUse& u : t.graph->cells) {
+    if (std::exchange(u.brought, false)) u.exit = Tensor();
     if (u.exit.defined()) u.exit = t.bring_in(u.exit, SourceLocation{});
+  }
   for (Graph::GradUse& u : t.graph->grads)
     if (u.exit.defined()) u.exit = t.bring_in(u.exit, SourceLocation{});
   return t.graph;

@@ -4,6 +4,7 @@
 // transaction: on an exception cells, gradients and the generator are unchanged.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "tandem/graph/context.h"
 
 namespace tandem {
+namespace detail {
+struct SourceLink;
+}
 
 class TD_API Graph : public RefCounted {
  public:
@@ -23,6 +27,13 @@ class TD_API Graph : public RefCounted {
     Ref<Cell> cell;
     Tensor entry;  ///< placeholder of the value at entry; undefined if only written
     Tensor exit;   ///< value to write back; undefined if only read
+    /// While it is traced: `exit` is what rows have brought, for readers; it is not written back.
+    bool brought = false;
+  };
+  /// From node `at` on, what reads `value` has it made again, so that nobody holds it in between.
+  struct Drop {
+    Tensor value;
+    size_t at;
   };
   struct GradUse {
     Ref<GradSlot> slot;
@@ -46,6 +57,8 @@ class TD_API Graph : public RefCounted {
   std::vector<CellUse> cells;
   std::vector<GradUse> grads;
   std::vector<Guard> guards;
+  std::vector<Drop> drops;
+  std::vector<std::shared_ptr<detail::SourceLink>> sources;  ///< of values that rows bring
   DimChecks checks;
   uint32_t rng_draws = 0;
 
@@ -61,10 +74,11 @@ enum class Captures : uint8_t {
 };
 
 /// Record `f` on placeholders of the given Specs. `requires_grad[i]` marks inputs that require
-/// gradients. Throws what f throws, and Unsupported if it reads a value.
+/// gradients. With `brings` false all cells are placeholders, those whose values rows could bring
+/// too. Throws what f throws, and Unsupported if it reads a value.
 TD_API Ref<Graph> trace(FunctionRef<std::vector<Tensor>(std::span<const Tensor>)> f,
                         std::span<const Spec> inputs, Captures captures,
-                        std::span<const bool> requires_grad = {});
+                        std::span<const bool> requires_grad = {}, bool brings = true);
 
 /// Execute by walking the nodes through apply(). Writes cells, gradients and the generator offset
 /// back as the traced program would. `captures` replaces the captured values.
@@ -118,11 +132,16 @@ struct TD_API Trace {
   std::unordered_map<const GradSlot*, size_t> grad_index;
   /// For a running trace: cells and gradients are shadowed, ops go there, not into the graph.
   LazyRecorder* lazy = nullptr;
+  /// What sources of values have recorded here, by keys of their own.
+  std::unordered_map<const void*, Tensor> kept = {};
+  bool brings = true;  ///< cells whose values rows can bring have them brought
 
   /// The value as this trace sees it: its own, or a placeholder for a captured one.
   Tensor bring_in(const Tensor& t, SourceLocation loc);
   Tensor read_cell(const Cell& cell);
   void assign_cell(Cell& cell, const Tensor& v, SourceLocation loc);
+  /// What rows have brought for the cell is not what later reads give: they have it brought again.
+  void forget_brought(const Cell& cell);
   Tensor read_grad(GradSlot& slot);
   void store_grad(GradSlot& slot, const Tensor& g);
   /// An optimizer has consumed the gradient: a compiled step need not store it.
@@ -133,6 +152,10 @@ struct TD_API Trace {
   Tensor placeholder(const OpDef& op, const Spec& spec, bool requires_grad);
   Graph::CellUse& use_of(Cell& cell);
   Graph::GradUse& use_of(GradSlot& slot);
+
+ private:
+  Tensor bring_by_rows(const Cell& cell);
+  void set_exit(Cell& cell, const Tensor& v, bool brought, SourceLocation loc);
 };
 
 }  // namespace tandem

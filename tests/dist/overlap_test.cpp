@@ -3,7 +3,10 @@
 // in the program, parameters that are read in several ways, and steps that throw in between.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <sstream>
+#include <thread>
 
 #include "tandem/compile/compile.h"
 #include "tandem/compile/run/executable.h"
@@ -21,11 +24,23 @@
 namespace tandem::distributed {
 namespace {
 
+using namespace std::chrono_literals;
+
 struct Deep : nn::Module {
   nn::Linear a{32, 32}, b{32, 32}, c{32, 32}, d{32, 3};
   Deep() { TD_REGISTER(a, b, c, d); }
   Tensor forward(Tensor x) { return d(tanh(c(tanh(b(tanh(a(x))))))); }
 };
+
+auto whole_step(DataParallel& model, optim::Optimizer& opt) {
+  return [&](Tensor x) {
+    opt.zero_grad();
+    const Tensor loss = model(x).square().mean();
+    loss.backward();
+    opt.step();
+    return loss;
+  };
+}
 
 std::vector<std::string> steps_of(const Executable& e) {
   std::vector<std::string> lines;
@@ -40,13 +55,7 @@ TEST(Overlap, BucketsStartInsideTheBackwardPass) {
     Deep net;
     DataParallel model(net, {.bucket_cap_mb = 0.002, .first_bucket_mb = 0.002}, e);
     optim::AdamW opt(net.parameters(), {.lr = 0.01});
-    auto step = compile([&](Tensor x) {
-      opt.zero_grad();
-      const Tensor loss = model(x).square().mean();
-      loss.backward();
-      opt.step();
-      return loss;
-    });
+    auto step = compile(whole_step(model, opt));
     for (int k = 0; k < 3; ++k) step(ones({4, 32}) * (e->rank() + 1));
     const std::vector<std::string> steps = steps_of(*step.executable());
     size_t starts = 0, products_between = 0, waits_between = 0, starts_seen = 0;
@@ -74,6 +83,42 @@ TEST(Overlap, BucketsStartInsideTheBackwardPass) {
     for (const std::string& s : steps)
       EXPECT_FALSE(has(s, "cat") || has(s, "copy")) << step.executable()->to_string();
   });
+}
+
+// Where the calls of a sharded step stand in its program.
+struct Calls {
+  std::string
+      order;  ///< G a gather starts, g is waited for; R, r the same of gradients; . products
+  explicit Calls(const Executable& e) {
+    for (const std::string& s : steps_of(e)) {
+      if (has(s, "gather_start")) order += 'G';
+      if (has(s, "gather_wait")) order += 'g';
+      if (has(s, "scatter_sum_start")) order += 'R';
+      if (has(s, "scatter_sum_wait")) order += 'r';
+      if (has(s, "matmul") || has(s, "linear")) order += '.';
+    }
+  }
+};
+TEST(Overlap, ParametersAreGatheredAheadAndAgainForTheBackwardPass) {
+  for (const Sharding s : {Sharding::zero2, Sharding::zero3})
+    run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+      manual_seed(3);
+      Deep net;
+      DataParallel model(net, {.bucket_cap_mb = 0.005, .sharding = s}, e);
+      optim::AdamW opt(model.parameters(), {.lr = 0.01});
+      auto step = compile(whole_step(model, opt));
+      const int64_t before = e->calls();
+      for (int k = 0; k < 3; ++k) step(ones({4, 32}) * (e->rank() + 1));
+      const std::string order = Calls(*step.executable()).order;
+      const bool again = s == Sharding::zero3;
+      // Four units. The first is not needed for the gradients, the last is still here.
+      EXPECT_EQ(std::count(order.begin(), order.end(), 'G'), again ? 6 : 4) << order;
+      EXPECT_EQ(std::count(order.begin(), order.end(), 'R'), 4) << order;
+      EXPECT_EQ(e->calls(), before + 3 * (again ? 10 : 8)) << order;
+      // One unit comes while the program computes with the one before.
+      EXPECT_EQ(order.find("GGG"), order.npos) << order;
+      EXPECT_TRUE(order.starts_with("GgG.gG.gG.g")) << order;
+    });
 }
 
 /// One matrix is used twice, as it is and transposed; another only in the part under no_sync().
@@ -121,6 +166,30 @@ TEST(Overlap, SharedAndAccumulatedParametersHaveEagerBits) {
   ASSERT_EQ(states[0].size(), 2U);
   for (size_t i = 0; i < states[0].size(); ++i)
     EXPECT_TRUE(same_bits(states[0][i], states[1][i])) << i;
+}
+
+// A step that reads a value runs in segments, and op by op where that is faster: not where it
+// reduces gradients, as that is another sequence of calls, and every rank has its own clock.
+TEST(Overlap, StepsThatReadValuesGoTheSameWayOnAllRanks) {
+  run_ranks(2, [](const std::shared_ptr<Engine>& e) {
+    manual_seed(3);
+    Deep net;
+    DataParallel model(net, {}, e);
+    optim::SGD opt(net.parameters(), {.lr = 0.01});
+    auto step = compile(
+        [&](Tensor x) {
+          opt.zero_grad();
+          const Tensor loss = model(x).square().mean();
+          // Each rank finds another of the two ways slow.
+          if (is_tracing() == (e->rank() == 0)) std::this_thread::sleep_for(1ms);
+          if (loss.item<float>() < 100) loss.backward();
+          opt.step();
+          return loss;
+        },
+        {.control = Control::eager});
+    for (int k = 0; k < 80; ++k) step(ones({4, 32}));
+    EXPECT_GT(step.stats().segments, 80);
+  });
 }
 
 // What is between start and wait throws on one rank: its memory is not written any more when the

@@ -9,6 +9,7 @@
 #include <limits>
 #include <mutex>
 
+#include "tandem/compile/compile.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/graph/rng.h"
 #include "tandem/models/text/gpt.h"
@@ -81,6 +82,7 @@ struct HowSharded {
   int64_t shards = 0;
   int steps = 20;
   double clip = 0;
+  bool compiled = false;
 };
 
 template <class Case>
@@ -98,6 +100,15 @@ ShardedRun train_sharded(int ranks, HowSharded how) {
                         .sharding = how.sharding},
                        e);
     optim::AdamW opt(model.parameters(), {.lr = 3e-3, .eps = 1e-4});
+    const auto whole_step = [&](Tensor x, Tensor y) {
+      opt.zero_grad();
+      const Tensor l = Case::loss(model(x), y);
+      l.backward();
+      if (how.clip > 0) model.clip_grad_norm_(how.clip);
+      opt.step();
+      return l;
+    };
+    auto program = compile(whole_step);
     for (int step = 0; step < how.steps; ++step) {
       std::pair<Tensor, Tensor> batch;
       {
@@ -105,9 +116,9 @@ ShardedRun train_sharded(int ranks, HowSharded how) {
         batch = Case::batch();
       }
       const Tensor x = own_rows(batch.first, *e), y = own_rows(batch.second, *e);
-      opt.zero_grad();
       double loss = 0;
       if (how.shards > 0) {
+        opt.zero_grad();
         loss = model
                    .sharded_backward(x.size(0),
                                      [&](int64_t b, int64_t end) {
@@ -115,15 +126,14 @@ ShardedRun train_sharded(int ranks, HowSharded how) {
                                                          narrow(y, 0, b, end - b));
                                      })
                    .template item<double>();
+        if (how.clip > 0) model.clip_grad_norm_(how.clip);
+        opt.step();
       } else {
-        const Tensor l = Case::loss(model(x), y);
-        l.backward();
+        const Tensor l = how.compiled ? program(x, y) : whole_step(x, y);
         double sum = l.item<float>();
         e->all_reduce({&sum, 1, DType::f64}).wait();
         loss = sum / e->size();
       }
-      if (how.clip > 0) model.clip_grad_norm_(how.clip);
-      opt.step();
       if (e->rank() == 0) result.losses.push_back(loss);
     }
     const StateDict state = model.state_dict(), moments = model.optim_state_dict(opt);
@@ -155,7 +165,8 @@ std::string named(Sharding s, int ranks) {
   return fmt::format("zero{} on {} ranks", static_cast<int>(s), ranks);
 }
 
-// 20 steps: those of one rank to 1e-5, those of DataParallel without sharding to the bit.
+// 20 steps: those of one rank to 1e-5, those of DataParallel without sharding to the bit, as one
+// program each too.
 template <class Case>
 void check_sharded() {
   const ShardedRun one = train_sharded<Case>(1, {});
@@ -167,6 +178,8 @@ void check_sharded() {
       const ShardedRun parts = train_sharded<Case>(ranks, {.sharding = s});
       expect_bits(parts, whole, named(s, ranks));
       expect_near(parts, one, 1e-5, named(s, ranks));
+      expect_bits(train_sharded<Case>(ranks, {.sharding = s, .compiled = true}), parts,
+                  "compiled, " + named(s, ranks));
     }
   }
 }
@@ -190,8 +203,9 @@ TEST(Sharding, ClippingIsByTheNormOverAllRanks) {
   const ShardedRun free = train_sharded<ShardedMlp>(1, {});
   EXPECT_FALSE(allclose(one.state.at("first.weight"), free.state.at("first.weight"), 0, 1e-4));
   for (const Sharding s : {Sharding::zero2, Sharding::zero3})
-    expect_near(train_sharded<ShardedMlp>(2, {.sharding = s, .clip = 0.05}), one, 1e-5,
-                named(s, 2));
+    for (const bool compiled : {false, true})
+      expect_near(train_sharded<ShardedMlp>(2, {.sharding = s, .clip = 0.05, .compiled = compiled}),
+                  one, 1e-5, named(s, 2));
 }
 
 // Parameters are here while a module runs, and not afterwards; gradients only as parts.

@@ -2,7 +2,8 @@
 // Waits for work that has been started come as late as they can: each after all that needs no more
 // than the waits before it. So a training step on several ranks updates what has come while the
 // gradients of its last bucket are still exchanged, and a rank that is early has something to do.
-// Rows with effects keep their order among themselves.
+// Rows with effects keep their order among themselves, and what starts ahead (start_ahead.cpp)
+// stays after the waits that it has been put after.
 #include <algorithm>
 #include <numeric>
 
@@ -12,6 +13,8 @@ namespace tandem::compiler {
 namespace {
 
 bool waits(const Instr& i) { return i.op && i.op->has(kWaits); }
+
+bool starts_ahead(const Instr& i) { return i.op && i.op->has(kStartsAhead); }
 
 // How many of the waits each instruction needs, a wait itself included.
 std::vector<int> waits_needed(const Program& p) {
@@ -25,7 +28,7 @@ std::vector<int> waits_needed(const Program& p) {
     if (waits(i))
       n = last_wait = std::max(n, last_wait + 1);
     else if (has_effect(i))
-      n = last_effect = std::max(n, last_effect);
+      n = last_effect = std::max({n, last_effect, starts_ahead(i) ? last_wait : 0});
     for (const ValueId v : i.out)
       if (v != kNone) of_value[v] = n;
     needed.push_back(n);

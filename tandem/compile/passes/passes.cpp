@@ -32,6 +32,7 @@ std::span<const PassInfo> all_passes() {
       {"absorb_casts", Stage::fuse, absorb_casts, /*rare=*/true},
       {"fuse_loops", Stage::fuse, fuse_loops},
       {"remove_dead", Stage::fuse, remove_dead},
+      {"start_ahead", Stage::fuse, start_ahead, /*rare=*/true},
       {"delay_waits", Stage::fuse, delay_waits, /*rare=*/true},
       {"place_epilogues", Stage::fuse, place_epilogues},
   };

@@ -68,6 +68,8 @@ void store_derivatives(Program& p);
 void absorb_casts(Program& p);
 /// Pointwise instructions over one space become fused loops.
 void fuse_loops(Program& p);
+/// Work on values of cells starts one wait ahead.
+void start_ahead(Program& p);
 /// What does not need the result of a row that waits for started work comes before that row.
 void delay_waits(Program& p);
 

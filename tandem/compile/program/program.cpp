@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tandem/compile/program/made_again.h"
 #include "tandem/grad/control_flow.h"
 #include "tandem/graph/infer.h"
 #include "tandem/ops/matmul/packed.h"
@@ -202,8 +203,12 @@ Program make_program(const Graph& g, const Symbols& symbols, bool keep_grads) {
     if (u.exit.defined()) p.grads.back().device = u.exit.device();
     if (u.entry.defined()) p.grads.back().entry = placeholder(u.entry, Origin::grad, i);
   }
-  for (const Ref<Node>& n : g.nodes)
+  std::vector<Drop> drops;
+  for (const Ref<Node>& n : g.nodes) {
+    for (; drops.size() < g.drops.size() && g.drops[drops.size()].at == n->index;)
+      drops.push_back({t.get(g.drops[drops.size()].value), p.instrs.size()});
     if (!t.known(*n)) t.add(*n, 0, {});
+  }
   for (const Tensor& y : g.outputs) p.outputs.push_back(t.get(y));
   if (!is_host(p.device))
     for (const Tensor& y : g.outputs) p.output_devices.push_back(y.device());
@@ -214,6 +219,7 @@ Program make_program(const Graph& g, const Symbols& symbols, bool keep_grads) {
     if (u.consumed && (keep_grads || !u.stored)) u.consumed = false;
     if (u.stored && !u.consumed && g.grads[i].exit.defined()) u.exit = t.get(g.grads[i].exit);
   }
+  make_again(p, drops);
   return p;
 }
 

@@ -16,6 +16,7 @@
 #include "tandem/compile/run/eager_twin.h"
 #include "tandem/compile/run/segments.h"
 #include "tandem/graph/apply_internal.h"
+#include "tandem/graph/cells/absent.h"
 #include "tandem/graph/dry_run.h"
 #include "tandem/ops/view/create.h"
 
@@ -261,6 +262,7 @@ std::vector<Tensor> CompiledCore::call_program(const CallParts& args, Body body,
       s.forget_oldest();
     }
   }
+  if (!is_dry_run()) tell_sources(*now.graph);
   if (watched) {
     // Op by op: the first that makes a NaN is known, and nothing has been written by then.
     if (op_by_op) return body(args.tensors, result_key);

@@ -62,7 +62,7 @@ EagerTwin::EagerTwin(const CallParts& args, CompiledCore::Body body) {
   results_ = body(args.tensors, key);
   const Graph& g = run.outcome();
   for (const Graph::CellUse& u : g.cells)
-    if (u.exit.defined()) cells_.emplace_back(u.cell, u.exit);
+    if (u.exit.defined() && !u.brought) cells_.emplace_back(u.cell, u.exit);
   for (const Graph::GradUse& u : g.grads)
     if (u.stored) grads_.emplace_back(u.slot, u.exit);
 }

@@ -83,6 +83,7 @@ Ref<Executable> SegmentCache::find(const std::string& key, FunctionRef<Program()
 }
 
 bool SegmentCache::run_op_by_op() {
+  if (effects_) return false;
   std::lock_guard hold(lock_);
   if (rest_ > 0) return --rest_, true;
   if (misses_ >= kMissesInARow) {
@@ -231,6 +232,7 @@ void SegmentedRun::draw(Call& k, Instr& i) {
 
 void SegmentedRun::record(Call& k, Tensor* out) {
   if (pass_through(k, out)) return;
+  if (k.op.has(kEffect)) cache_.saw_effect();
   Instr i;
   i.op = &k.op;
   if (k.op.attrs) i.attrs = AttrsHolder(k.op.attrs, k.op_attrs);

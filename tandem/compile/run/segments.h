@@ -27,6 +27,9 @@ class SegmentCache {
   /// Should the next call run op by op? So do calls whose segments are never seen again, for a
   /// while, and those of functions for which that is faster (small ops, many reads).
   bool run_op_by_op();
+  /// A row with an effect was recorded, such as a call of several ranks: no call runs op by op from
+  /// now on. Those that have begun to must not meet others that have not, and clocks differ.
+  void saw_effect() { effects_ = true; }
   /// What a call took; `warm`: no segment of it was run for the first time or compiled.
   void took(double seconds, bool op_by_op, bool warm);
   /// Segments that were compiled or run for the first time.
@@ -50,6 +53,7 @@ class SegmentCache {
   bool op_by_op_wins_ = false;
   double spent_[2] = {0, 0};  ///< in the trial: in segments, op by op
   std::atomic<int64_t> compiled_{0}, run_{0}, cold_{0};
+  std::atomic<bool> effects_{false};
 };
 
 /// One call in segments: the running trace of this thread while it lives.

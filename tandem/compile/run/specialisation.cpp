@@ -68,6 +68,11 @@ void add_derivative(Specialisation& s, std::vector<Tensor>& outputs) {
       from.push_back(outputs[i]);
     }
   if (from.empty()) return;
+  // Two programs, one of which ends before the other begins: values stay in the cells for both.
+  if (!t.graph->sources.empty()) {
+    s.needs_cells = true;
+    return s.grad_outputs.clear();
+  }
   for (size_t i = 0; i < s.args.size(); ++i)
     if (s.args[i].requires_grad) {
       s.targets.push_back({false, i});
@@ -136,7 +141,9 @@ std::unique_ptr<Specialisation> trace_specialisation(const CallParts& args, cons
     if (mode.grad) add_derivative(*s, out);
     return out;
   };
-  s->graph = trace(run_body, specs, Captures::refuse, {requires_grad.get(), args.tensors.size()});
+  const std::span<const bool> wanted{requires_grad.get(), args.tensors.size()};
+  s->graph = trace(run_body, specs, Captures::refuse, wanted);
+  if (s->needs_cells) s->graph = trace(run_body, specs, Captures::refuse, wanted, false);
   note_state(*s);
   return s;
 }

@@ -48,6 +48,8 @@ struct Specialisation {
   std::vector<Argument> args;
   Ref<Graph> graph;
   std::string result_key;
+  /// Gradients go through it, and rows could bring values of cells: it was traced without them.
+  bool needs_cells = false;
   /// Of a function that gradients go through: its own outputs and those that have a gradient.
   size_t n_out = 0;
   std::vector<size_t> grad_outputs;

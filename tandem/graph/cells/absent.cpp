@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/graph/cells/deferred.h"
+#include "tandem/graph/trace.h"
 #include "tandem/tensor/device_memory.h"
 
 namespace tandem::detail {
@@ -56,8 +57,12 @@ const Storage* region_of(const Tensor& t) {
 
 // Few cells have a role, and those only while a net is sharded.
 struct ShardRoles {
+  struct Entry {
+    ShardRole role;
+    std::shared_ptr<SourceLink> link;
+  };
   std::mutex lock;
-  std::unordered_map<const Cell*, ShardRole> of;
+  std::unordered_map<const Cell*, Entry> of;
   std::atomic<size_t> count{0};
   static ShardRoles& all() {
     static ShardRoles roles;
@@ -100,13 +105,13 @@ Tensor* away_value(const Tensor& absent) {
   return owner->away.defined() ? &owner->away : nullptr;
 }
 
-void set_shard_role(const Cell& cell, ShardRole role) {
+void set_shard_role(const Cell& cell, ShardRole role, std::shared_ptr<SourceLink> link) {
   ShardRoles& roles = ShardRoles::all();
   const std::lock_guard hold(roles.lock);
   if (role == ShardRole::none)
     roles.of.erase(&cell);
   else
-    roles.of[&cell] = role;
+    roles.of[&cell] = {role, std::move(link)};
   roles.count = roles.of.size();
 }
 
@@ -115,7 +120,33 @@ ShardRole shard_role(const Cell& cell) {
   if (roles.count.load(std::memory_order_relaxed) == 0) return ShardRole::none;
   const std::lock_guard hold(roles.lock);
   const auto at = roles.of.find(&cell);
-  return at == roles.of.end() ? ShardRole::none : at->second;
+  return at == roles.of.end() ? ShardRole::none : at->second.role;
+}
+
+Tensor ValueSource::bring_by_rows(const Cell&, Trace&) { return {}; }
+
+Tensor bring_by_rows(const Cell& cell, Trace& trace) {
+  ShardRoles& roles = ShardRoles::all();
+  if (roles.count.load(std::memory_order_relaxed) == 0) return {};
+  std::shared_ptr<SourceLink> link;
+  {
+    const std::lock_guard hold(roles.lock);
+    if (const auto at = roles.of.find(&cell); at != roles.of.end()) link = at->second.link;
+  }
+  if (!link || !link->source) return {};
+  Tensor v = link->source->bring_by_rows(cell, trace);
+  auto& all = trace.graph->sources;
+  if (v.defined() && std::find(all.begin(), all.end(), link) == all.end()) all.push_back(link);
+  return v;
+}
+
+void tell_sources(const Graph& graph) {
+  for (const std::shared_ptr<SourceLink>& link : graph.sources) {
+    TD_CHECK(link->source, Value,
+             "a compiled step gathers parameters whose DataParallel is gone\nKeep it as long as "
+             "the step is used.");
+    link->source->before_run();
+  }
 }
 
 bool is_absent(const Tensor& v) {

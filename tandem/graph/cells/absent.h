@@ -19,6 +19,11 @@ class TD_API ValueSource {
   virtual void bring(const Cell& cell) = 0;
   /// Fill the bytes of a region that it has emptied. Throws Value where it cannot.
   virtual void refill(const Tensor& region) = 0;
+  /// The value of a cell as rows that are recorded in `trace` now; undefined where a program is to
+  /// find it in the cell. The trace keeps a link to the source then (Graph::sources).
+  virtual Tensor bring_by_rows(const Cell& cell, Trace& trace);
+  /// A program with such rows is about to run.
+  virtual void before_run() {}
 };
 
 /// A source, while it lives.
@@ -34,8 +39,14 @@ inline bool any_absent() { return absent_count().load(std::memory_order_relaxed)
 /// this rank's part of one, which an optimizer updates.
 enum class ShardRole : uint8_t { none, whole, part };
 /// Whoever gives a cell a role keeps the cell, and takes the role back before it lets go of it.
-TD_API void set_shard_role(const Cell& cell, ShardRole role);
+/// `link`: who can bring a whole parameter by rows of a trace.
+TD_API void set_shard_role(const Cell& cell, ShardRole role,
+                           std::shared_ptr<SourceLink> link = nullptr);
 TD_API ShardRole shard_role(const Cell& cell);
+/// The value of a cell that has such a link, by rows of `trace`; else undefined.
+TD_API Tensor bring_by_rows(const Cell& cell, Trace& trace);
+/// A program of this graph is about to run: its sources are told. Throws Value where one is gone.
+TD_API void tell_sources(const Graph& graph);
 
 /// Drop the cell's value but its shape and dtype. Reading the elements of a value that was taken
 /// from it in this state gives NaN.

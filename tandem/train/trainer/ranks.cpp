@@ -227,9 +227,8 @@ Trainer::StepResult Trainer::step_on_ranks(const Batch& batch, bool first, bool 
   const GeneratorState rng = generator_state();
   if (r.part() > 0)
     set_generator_state({hash_combine(rng.seed, static_cast<uint64_t>(r.part())), rng.offset});
-  // In eager the last backward pass of an update reduces while it computes.
-  const bool eager = !options_.compile || options_.strategy == TrainStrategy::fsdp;
-  const bool overlap = eager && update && !r.staged();
+  // The last backward pass of an update reduces while it computes.
+  const bool overlap = update && !r.staged();
   if (overlap) r.quiet.reset();
   StepResult out =
       r.staged() ? step_in_stages(batch, first) : compiled_->train(batch, first, false, due);

@@ -83,15 +83,15 @@ void Trainer::compile_steps() {
                       .prediction = o.prediction,
                       .figures = o.figures};
   };
-  // Programs take all parameters at once: those of fsdp come and go in eager steps.
-  const bool whole = options_.compile && options_.strategy != TrainStrategy::fsdp;
   const bool staged = ranks_ && ranks_->staged();
   compiled_->train = train;
   compiled_->eval = eval;
   compiled_->update = update;
-  if (whole && !staged) compiled_->train = tandem::compile(train, {.name = "train step"});
-  if (whole) compiled_->eval = tandem::compile(eval, {.name = "validation step"});
-  if (options_.compile) compiled_->update = tandem::compile(update, {.name = "update"});
+  if (options_.compile) {
+    if (!staged) compiled_->train = tandem::compile(train, {.name = "train step"});
+    compiled_->eval = tandem::compile(eval, {.name = "validation step"});
+    compiled_->update = tandem::compile(update, {.name = "update"});
+  }
   // Steps run where the model is.
   compiled_->train = [this, run = std::move(compiled_->train)](const Batch& b, bool first,
                                                                bool last, int64_t due) {
