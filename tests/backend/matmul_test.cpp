@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul and linear: sizes around the tiles, every layout of both operands, dtypes, batches.
+#include <thread>
+
 #include "tandem/backend/cpu/gemm/gemm_internal.h"
 #include "tandem/backend/cpu/gemm/tiles_bf16.h"
 #include "tests/backend/against_reference_helper.h"
@@ -244,6 +246,37 @@ TEST_F(Matmul, LongSumsDoNotDependOnThreads) {
     check(op::linear, nullptr, {random({70, 3000}, d), random({90, 3000}, d), random({90}, d)},
           "long linear", false);
   }
+}
+
+// Threads share the packed operand of large products, and take blocks as they become free: the bits
+// are those of one thread, also where several callers want the pool and chunks run one by one.
+TEST_F(Matmul, LargeOnesAreSharedByThreads) {
+  for (DType d : {DType::f32, DType::f64})
+    for (const int t : {0, 1, 2, 3}) {
+      const MatmulAttrs at{(t & 1) != 0, (t & 2) != 0};
+      const int64_t m = 470, k = 300 + 256 * t, n = t == 1 ? 1024 : t == 3 ? 150 : 505;
+      const Tensor a = random(at.trans_a ? Shape{k, m} : Shape{m, k}, d);
+      const Tensor b = random(at.trans_b ? Shape{n, k} : Shape{k, n}, d);
+      const auto product = [&] { return matmul(a, b, at); };
+      Tensor one;
+      {
+        const Threads alone(1);
+        one = product();
+      }
+      if (t == 2)
+        expect_close(one, matmul(a.to(DType::f64), b.to(DType::f64), at).to(d), tolerance(d),
+                     "f64");
+      for (const int threads : {2, 3, 8}) {
+        const Threads some(threads);
+        expect_same_bits(product(), one, fmt::format("{} threads", threads).c_str());
+        std::vector<Tensor> both(2);
+        std::vector<std::thread> callers;
+        for (Tensor& y : both) callers.emplace_back([&] { y = product(); });
+        for (std::thread& c : callers) c.join();
+        for (const Tensor& y : both)
+          expect_same_bits(y, one, fmt::format("two callers, {} threads", threads).c_str());
+      }
+    }
 }
 
 // copy of swapped dimensions shares the matmul's transposing loops.

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/parallel.h"
@@ -152,6 +154,9 @@ class Runner {
                (often || g.am == 1 || (g.ak == 1 && g.am * size % kPageBytes == 0)));
   }
 
+  bool packs_a() const { return pack_a_; }
+  bool packs_b() const { return pack_b_; }
+
   void run() {
     constexpr int64_t kDepth = Blocks<T>::kDepth;
     // Tiles of one height over all rows, distributed evenly over blocks. Blocks that an epilogue
@@ -178,20 +183,6 @@ class Runner {
     }
   }
 
- private:
-  // Prefetches rows m..m_end-1 of a, columns k..k_end-1: activations come from far away, and tiles
-  // read them in strips that hardware prefetchers do not predict.
-  void fetch_a(int64_t m, int64_t m_end, int64_t k, int64_t k_end) const {
-    constexpr int64_t kLine = 64 / sizeof(T);
-    const bool rows = g_.ak == 1;
-    if (!rows && g_.am != 1) return;
-    const int64_t lines = rows ? m_end - m : k_end - k, length = rows ? k_end - k : m_end - m;
-    const int64_t step = rows ? g_.am : g_.ak;
-    const T* from = g_.a + m * g_.am + k * g_.ak;
-    for (int64_t i = 0; i < lines; ++i, from += step)
-      for (int64_t j = 0; j < length; j += kLine) __builtin_prefetch(from + j, 0, 2);
-  }
-
   // Rows m..m_end-1 in `count` tiles.
   void block(int64_t m, int64_t m_end, int64_t count, int64_t n, int64_t n_end, int64_t k,
              int64_t k_end) {
@@ -215,20 +206,43 @@ class Runner {
     c.accumulate = g_.accumulate || k > 0;
     int64_t p = 0;
     if (rows == 1) p = whole_panels_of_row(c, m, n, n_end, k);
-    for (int64_t j = n + p * panel; j < n_end; ++p, j += panel) {
+    const auto tile = [&](int64_t q, int64_t i) {
+      const int64_t j = n + q * panel;
       c.columns = static_cast<int>(std::min(panel, n_end - j));
-      c.b = pack_b_ ? buffers_.b + p * depth * panel : g_.b + k * g_.bk + j;
+      c.b = pack_b_ ? buffers_.b + q * depth * panel : g_.b + k * g_.bk + j;
       c.b_row = pack_b_ ? panel : g_.bk;
       c.bias = g_.bias ? g_.bias + j : nullptr;
-      for (int64_t i = 0; i < count; ++i) {
-        int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
-        c.a = pack_a_ ? buffers_.a + r0 * depth : g_.a + (m + r0) * g_.am + k * g_.ak;
-        c.am = pack_a_ ? 1 : g_.am;
-        c.ak = pack_a_ ? r1 - r0 : g_.ak;
-        c.c = g_.c + (m + r0) * g_.c_row + j;
-        t_.run(r1 - r0, c);
-      }
+      int64_t r0 = rows * i / count, r1 = rows * (i + 1) / count;
+      c.a = pack_a_ ? buffers_.a + r0 * depth : g_.a + (m + r0) * g_.am + k * g_.ak;
+      c.am = pack_a_ ? 1 : g_.am;
+      c.ak = pack_a_ ? r1 - r0 : g_.ak;
+      c.c = g_.c + (m + r0) * g_.c_row + j;
+      t_.run(r1 - r0, c);
+    };
+    const int64_t panels = t_.panels(n_end - n);
+    // A high tile stays in the first-level cache and packed panels pass by: a third of what a panel
+    // would take there, which counts where another thread of the core shares it.
+    if (pack_b_ && t_.rows >= kHighTile) {
+      for (int64_t i = 0; i < count; ++i)
+        for (int64_t q = p; q < panels; ++q) tile(q, i);
+      return;
     }
+    for (; p < panels; ++p)
+      for (int64_t i = 0; i < count; ++i) tile(p, i);
+  }
+
+ private:
+  // Prefetches rows m..m_end-1 of a, columns k..k_end-1: activations come from far away, and tiles
+  // read them in strips that hardware prefetchers do not predict.
+  void fetch_a(int64_t m, int64_t m_end, int64_t k, int64_t k_end) const {
+    constexpr int64_t kLine = 64 / sizeof(T);
+    const bool rows = g_.ak == 1;
+    if (!rows && g_.am != 1) return;
+    const int64_t lines = rows ? m_end - m : k_end - k, length = rows ? k_end - k : m_end - m;
+    const int64_t step = rows ? g_.am : g_.ak;
+    const T* from = g_.a + m * g_.am + k * g_.ak;
+    for (int64_t i = 0; i < lines; ++i, from += step)
+      for (int64_t j = 0; j < length; j += kLine) __builtin_prefetch(from + j, 0, 2);
   }
 
   // The panels without a rest of the only row; returns how many.
@@ -251,6 +265,150 @@ class Runner {
   int64_t m0_, m1_, n0_, n1_;
   bool pack_a_, pack_b_;
   bool dots_;  ///< the only row: b's rows lie along k
+};
+
+// A large GEMM whose packed b all workers share. They take parts of the packing, and then blocks of
+// rows, as they become free: cores of shared machines are not equally fast, and none waits long for
+// another one. Blocks over n and, within them, over k follow each other as stages; the packed b of
+// one stage is read while that of the next is made. Who is there does the work: a worker waits for
+// nothing but what others have taken and are at.
+template <class T>
+class SharedRun {
+ public:
+  static constexpr int64_t kLeast = int64_t{1} << 26;  ///< multiply-adds from which this pays
+  static bool pays(const Gemm<T>& g, int workers) {
+    const MicroTable<T>& t = micro_table<T>();
+    if (workers < 2 || (g.m + t.rows - 1) / t.rows < kUnits * workers) return false;
+    const double work =
+        static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+    return work >= static_cast<double>(kLeast) && Runner<T>(g, {}, 0, g.m, 0, g.n).packs_b();
+  }
+
+  /// `scratch`: parts of `part` bytes for each worker.
+  SharedRun(const Gemm<T>& g, int workers, void* scratch, size_t part)
+      : t_(micro_table<T>()), g_(g), scratch_(static_cast<char*>(scratch)), part_(part) {
+    constexpr int64_t kDepth = Blocks<T>::kDepth;
+    const bool packs_a = Runner<T>(g, {}, 0, g.m, 0, g.n).packs_a();
+    // Several blocks over k in a stage keep c in the cache. Where a is packed as well, it is packed
+    // for each block of columns: wide ones.
+    const int64_t steps = (g.k + kDepth - 1) / kDepth, panel = t_.panel();
+    const int64_t room = round_up(std::min(g.n, Blocks<T>::columns()), panel);  // see b_elements()
+    steps_ = packs_a ? 1 : std::min({steps, kMostSteps, room / panel});
+    const int64_t row = std::min(g.k, kDepth) * steps_ * static_cast<int64_t>(sizeof(T));
+    const int64_t fit =
+        std::max(std::min(kStageBytes / row, room / steps_) / panel, int64_t{1}) * panel;
+    const int64_t blocks = (g.n + fit - 1) / fit;
+    columns_ = t_.panels((g.n + blocks - 1) / blocks) * panel;
+    groups_ = (steps + steps_ - 1) / steps_;
+    tiles_ = (g.m + t_.rows - 1) / t_.rows;
+    const int64_t most = std::max(Blocks<T>::kRows / t_.rows / (g.epilogue ? 2 : 1), int64_t{1});
+    // As many for each worker: with equal cores nobody waits.
+    units_ = round_up(std::max((tiles_ + most - 1) / most, int64_t{kUnits} * workers), workers);
+    units_ = std::min(units_, tiles_);
+    stages_ = std::vector<Stage>(static_cast<size_t>((g.n + columns_ - 1) / columns_ * groups_));
+  }
+
+  void work(int w) {
+    T* const a = part_of(w);
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      if (s >= 2) wait(stages_[s - 2].done, units_);
+      pack(s);
+      wait(stages_[s].packed, chunks(s));
+      if (static_cast<int64_t>(s) % groups_ > 0) wait(stages_[s - 1].done, units_);
+      for (int64_t u; (u = stages_[s].unit.fetch_add(1)) < units_;) {
+        compute(s, u, a);
+        stages_[s].done.fetch_add(1);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kMostSteps = 3;
+  static constexpr int kUnits = 8;  ///< of rows for each worker, at least
+  /// Packed b of a stage. Two of them and what passes by fit into a second-level cache.
+  static constexpr int64_t kStageBytes = 384 << 10;
+  struct alignas(64) Stage {
+    std::atomic<int64_t> chunk{0}, packed{0}, unit{0}, done{0};
+    Stage() = default;
+    Stage(const Stage&) {}  // vectors of them are made once
+  };
+  struct Range {
+    int64_t begin, end;
+  };
+
+  static void wait(const std::atomic<int64_t>& count, int64_t all) {
+    constexpr int kSpins = 4096;
+    for (int i = 0; count.load(std::memory_order_acquire) < all; ++i)
+      i < kSpins ? pause() : std::this_thread::yield();
+  }
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  T* part_of(int64_t w) const {
+    return reinterpret_cast<T*>(scratch_ + static_cast<size_t>(w) * part_);
+  }
+  /// Of two that take turns, in the parts of the first two workers.
+  T* b_of(size_t s) const {
+    return part_of(static_cast<int64_t>(s % 2)) + a_elements<T>(g_.m, g_.k);
+  }
+  Range columns(size_t s) const {
+    const int64_t n = static_cast<int64_t>(s) / groups_ * columns_;
+    return {n, std::min(n + columns_, g_.n)};
+  }
+  Range depths(size_t s) const {
+    const int64_t all = steps_ * Blocks<T>::kDepth, k = static_cast<int64_t>(s) % groups_ * all;
+    return {k, std::min(k + all, g_.k)};
+  }
+  /// Panels of a block over k are packed one at a time.
+  int64_t chunks_of_step(size_t s) const {
+    const Range n = columns(s);
+    return t_.panels(n.end - n.begin);
+  }
+  int64_t chunks(size_t s) const {
+    const Range k = depths(s);
+    return chunks_of_step(s) * ((k.end - k.begin + Blocks<T>::kDepth - 1) / Blocks<T>::kDepth);
+  }
+  /// What a block over k of a stage has before it in the packed b.
+  int64_t packed_before(size_t s, int64_t k) const {
+    const Range n = columns(s);
+    return (k - depths(s).begin) * t_.panels(n.end - n.begin) * t_.panel();
+  }
+
+  void pack(size_t s) {
+    constexpr int64_t kDepth = Blocks<T>::kDepth;
+    const Range n = columns(s), k = depths(s);
+    const int64_t each = chunks_of_step(s), all = chunks(s);
+    for (int64_t c; (c = stages_[s].chunk.fetch_add(1)) < all;) {
+      const int64_t k0 = k.begin + c / each * kDepth, k1 = std::min(k0 + kDepth, k.end);
+      const int64_t first = c % each * t_.panel();
+      const int64_t n0 = n.begin + first, n1 = std::min(n0 + t_.panel(), n.end);
+      pack_b(t_, g_, k0, k1, n0, n1, b_of(s) + packed_before(s, k0) + first * (k1 - k0));
+      stages_[s].packed.fetch_add(1);
+    }
+  }
+
+  void compute(size_t s, int64_t u, T* a) {
+    constexpr int64_t kDepth = Blocks<T>::kDepth;
+    const Range n = columns(s), k = depths(s);
+    const int64_t first = tiles_ * u / units_, last = tiles_ * (u + 1) / units_;
+    const int64_t m = g_.m * first / tiles_, m_end = g_.m * last / tiles_;
+    for (int64_t k0 = k.begin; k0 < k.end; k0 += kDepth) {
+      Runner<T> run(g_, {a, b_of(s) + packed_before(s, k0)}, 0, g_.m, 0, g_.n);
+      run.block(m, m_end, last - first, n.begin, n.end, k0, std::min(k0 + kDepth, k.end));
+    }
+    if (g_.epilogue && k.end == g_.k) g_.epilogue->run(*g_.epilogue, m, m_end, n.begin, n.end);
+  }
+
+  const MicroTable<T>& t_;
+  const Gemm<T>& g_;
+  char* scratch_;
+  size_t part_;
+  int64_t columns_, steps_, groups_;  ///< of a stage: columns, blocks over k; stages over k
+  int64_t tiles_, units_;  ///< of the rows: tiles, and parts of them that one worker takes
+  std::vector<Stage> stages_;
 };
 
 // A matrix times one column is the transposed matmul: rows of `a` go into the lanes of a vector, of
@@ -349,6 +507,13 @@ void gemm_part(const Gemm<T>& given, int w, int workers, void* scratch) {
 template <class T>
 void gemm(const Gemm<T>& g, int workers, void* scratch) {
   const size_t part = gemm_scratch<T>(g.m, g.n, g.k);
+  if (SharedRun<T>::pays(g, workers)) {
+    SharedRun<T> shared(g, workers, scratch, part);
+    parallel_for(0, workers, 1, [&](int64_t first, int64_t last) {
+      for (int64_t w = first; w < last; ++w) shared.work(static_cast<int>(w));
+    });
+    return;
+  }
   parallel_for(0, workers, 1, [&](int64_t first, int64_t last) {
     for (int64_t w = first; w < last; ++w)
       gemm_part(g, static_cast<int>(w), workers, static_cast<char*>(scratch) + w * part);
