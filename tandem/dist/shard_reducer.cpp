@@ -125,7 +125,10 @@ void ShardReducer::end_pass() {
     }
     b.part = Tensor();
   }
-  if (!traced) sharded_.end_step();
+  if (traced)
+    sharded_.end_step_in(*cell_trace());
+  else
+    sharded_.end_step();
 }
 
 // ---- in a trace: the same calls, as rows of the program

@@ -339,12 +339,19 @@ Tensor ShardedParams::gathered_in(const Unit& u) const {
 }
 
 // Its module has run. The backward pass gathers again what it needs.
+void ShardedParams::drop_in(Trace& trace, const Unit& u) const {
+  if (const auto at = trace.kept.find(&u); at != trace.kept.end())
+    trace.graph->drops.push_back({at->second, trace.graph->nodes.size()});
+  forget_in(trace, u);
+}
+
 void ShardedParams::forget_in(Trace& trace, const Unit& u) const {
-  const auto at = trace.kept.find(&u);
-  if (at == trace.kept.end()) return;
-  trace.graph->drops.push_back({at->second, trace.graph->nodes.size()});
-  trace.kept.erase(at);
+  trace.kept.erase(&u);
   for (const size_t i : u.params) trace.forget_brought(*params_[i].param.cell());
+}
+
+void ShardedParams::end_step_in(Trace& trace) const {
+  for (const Unit& u : units_) forget_in(trace, u);
 }
 
 // The program gathers by itself: what eager steps have left here is not needed.
@@ -383,7 +390,7 @@ void ShardedParams::drop(Unit& u, bool for_now) {
 void ShardedParams::after_forward(size_t unit) {
   if (held() || (context().slow & kRecompute)) return;
   if (!is_tracing()) return drop(units_[unit], true);
-  if (Trace* t = cell_trace(); t && t == context().trace && !t->lazy) forget_in(*t, units_[unit]);
+  if (Trace* t = cell_trace(); t && t == context().trace && !t->lazy) drop_in(*t, units_[unit]);
 }
 
 void ShardedParams::used_in_backward(size_t unit) {

@@ -69,6 +69,8 @@ class ShardedParams final : public tandem::detail::ValueSource {
   void used_in_backward(size_t unit);
   /// A step is over: parameters are gathered again where they are read.
   void end_step();
+  /// The same in a trace: what is read from here on is gathered from the parts as they are then.
+  void end_step_in(Trace& trace) const;
   /// Leave whole values in the net.
   void restore();
 
@@ -97,6 +99,7 @@ class ShardedParams final : public tandem::detail::ValueSource {
   void drop(Unit& u, bool for_now);
   void after_forward(size_t unit);
   Tensor gathered_in(const Unit& u) const;
+  void drop_in(Trace& trace, const Unit& u) const;
   void forget_in(Trace& trace, const Unit& u) const;
 
   Sharding sharding_;

@@ -187,6 +187,39 @@ TEST(Sharding, MlpIsThatOfOneRank) { check_sharded<ShardedMlp>(); }
 TEST(Sharding, ConvNetWithSyncBatchNormIsThatOfOneRank) { check_sharded<ShardedConv>(); }
 TEST(Sharding, GptIsThatOfOneRank) { check_sharded<ShardedGpt>(); }
 
+// Two updates in one program: the second reads what the first has written.
+TEST(Sharding, AProgramOfTwoStepsGathersAgain) {
+  for (const Sharding s : kAll) {
+    StateDict states[2];
+    for (const bool compiled : {false, true})
+      run_ranks(2, [&](const std::shared_ptr<Engine>& e) {
+        manual_seed(5);
+        ShardedMlp::Net net;
+        DataParallel model(net, {.bucket_cap_mb = 0.0012, .sharding = s}, e);
+        optim::AdamW opt(model.parameters(), {.lr = 0.1});
+        const auto twice = [&](Tensor x) {
+          Tensor loss;
+          for (int k = 0; k < 2; ++k) {
+            opt.zero_grad();
+            loss = model(x).square().mean();
+            loss.backward();
+            opt.step();
+          }
+          return loss;
+        };
+        auto program = compile(twice);
+        for (int k = 0; k < 2; ++k) {
+          const Tensor x = ones({2, 12}) * (k + e->rank() + 1);
+          compiled ? program(x) : twice(x);
+        }
+        const StateDict state = model.state_dict();
+        if (e->rank() == 0) states[compiled] = state;
+      });
+    for (const auto& [name, value] : states[0])
+      EXPECT_TRUE(same_bits(states[1].at(name), value)) << name << ", " << named(s, 2);
+  }
+}
+
 TEST(Sharding, VirtualShardsGiveTheSameBits) {
   const HowSharded how{.shards = 4, .steps = 4};
   const ShardedRun one = train_sharded<ShardedConv>(1, how);
