@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "tandem/base/clock.h"
 #include "tandem/base/error.h"
 #include "tandem/dist/network_internal.h"
 #include "tandem/dist/queued_engine_internal.h"
@@ -114,7 +115,11 @@ bool WorkState::done() {
 }
 void WorkState::wait() {
   std::unique_lock hold(lock);
-  changed.wait(hold, [&] { return ended; });
+  if (!ended) {
+    const Clock::time_point begin = Clock::now();
+    changed.wait(hold, [&] { return ended; });
+    if (log) log->waited(number, seconds_since(begin));
+  }
   if (!error) return;
   if (heard) (*heard)();
   std::rethrow_exception(error);

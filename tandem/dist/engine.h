@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tandem/base/export.h"
 #include "tandem/tensor/dtype.h"
@@ -64,6 +65,27 @@ struct Call {
 };
 /// "all_reduce sum float32[1000] 'bucket 2'".
 TD_API std::string to_string(const Call& call);
+
+/// What an engine remembers of one call.
+struct CallRecord {
+  int64_t number = 0;      ///< from 1
+  int64_t step = 0;        ///< of the training, as far as the engine was told
+  std::string what = "";   ///< as to_string(call) says it
+  std::string label = "";  ///< CallOptions::label, or the kind of call
+  size_t bytes = 0;        ///< of its larger side
+  /// Seconds since the engine was made at which it was given to the engine, began and ended; 0: it
+  /// has not.
+  double given = 0, begun = 0, ended = 0;
+  double waited = 0;       ///< seconds that callers stood still for it: what no computing hid
+  std::string error = "";  ///< empty: none
+};
+/// Calls of one label.
+struct CallTotals {
+  std::string label = "";
+  int64_t calls = 0;
+  size_t bytes = 0;
+  double seconds = 0, waited = 0;  ///< of communication, and what of it no computing hid
+};
 
 namespace detail {
 struct WorkState;
@@ -133,6 +155,11 @@ class TD_API Engine {
   virtual void goodbye() noexcept {}
   /// The training step, for messages of this rank and of others about it.
   virtual void set_step(int64_t step) noexcept = 0;
+  /// The last 1,000 calls, the oldest first. When a group ends by a fault, each rank writes them
+  /// into the folder $TANDEM_DIST_RECORDS, if that is set, as "calls-rank3.jsonl".
+  virtual std::vector<CallRecord> recent_calls() const { return {}; }
+  /// All calls that have ended well, by label, in order of their first ones.
+  virtual std::vector<CallTotals> call_totals() const { return {}; }
   /// How many calls this engine has taken.
   int64_t calls() const { return calls_; }
 

@@ -5,6 +5,19 @@
 #include "tandem/base/short_turns.h"
 
 namespace tandem::distributed {
+namespace {
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an unknown error";
+  }
+}
+
+}  // namespace
 
 Work QueuedEngine::submit(Call call) {
   auto state = std::make_shared<detail::WorkState>();
@@ -15,6 +28,8 @@ Work QueuedEngine::submit(Call call) {
       std::rethrow_exception(failure_);
     }
     state->heard = heard_;
+    state->log = log_;
+    state->number = log_->given(call);
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
     queue_.push_back({std::move(call), state});
   }
@@ -40,12 +55,14 @@ void QueuedEngine::work() {
     }
     if (!failure) {
       try {
+        log_->begun(entry.state->number);
         run(entry.call, made_);
       } catch (...) {
         failure = std::current_exception();
-        fail(failure);
       }
     }
+    log_->ended(entry.state->number, failure ? text_of(failure) : "");
+    if (failure) fail(failure);
     entry.state->end(failure);
     {
       std::lock_guard hold(lock_);
@@ -62,8 +79,12 @@ bool QueuedEngine::drain(double seconds) {
 }
 
 void QueuedEngine::fail(std::exception_ptr error) {
-  std::lock_guard hold(lock_);
-  if (!failure_) failure_ = std::move(error);
+  {
+    std::lock_guard hold(lock_);
+    if (failure_) return;
+    failure_ = std::move(error);
+  }
+  log_->write(rank());
 }
 
 std::exception_ptr QueuedEngine::failure() {

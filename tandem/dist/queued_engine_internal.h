@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tandem/dist/call_log_internal.h"
 #include "tandem/dist/engine.h"
 
 namespace tandem::distributed {
@@ -22,6 +23,8 @@ struct WorkState {
   bool ended = false;
   std::exception_ptr error;
   std::shared_ptr<std::function<void()>> heard;  ///< called before the error is thrown
+  std::shared_ptr<CallLog> log;
+  int64_t number = 0;  ///< in the log
 
   bool done();
   void wait();
@@ -45,8 +48,13 @@ class QueuedEngine : public Engine {
   bool drain(double seconds);
   /// End the thread. For destructors of derived classes, which run() needs.
   void finish();
+  void note_step(int64_t step) { log_->set_step(step); }
   /// Called when a caller is thrown the engine's error.
   void on_heard(std::function<void()> f) { heard_ = std::make_shared<std::function<void()>>(f); }
+
+ public:
+  std::vector<CallRecord> recent_calls() const final { return log_->recent(); }
+  std::vector<CallTotals> call_totals() const final { return log_->totals(); }
 
  private:
   struct Entry {
@@ -57,6 +65,7 @@ class QueuedEngine : public Engine {
 
   std::mutex lock_;
   std::condition_variable changed_;
+  const std::shared_ptr<CallLog> log_ = std::make_shared<CallLog>();
   std::deque<Entry> queue_;
   std::exception_ptr failure_;
   bool ending_ = false, busy_ = false;

@@ -160,7 +160,10 @@ class TcpEngine final : public QueuedEngine {
     } catch (...) {  // they see the connection close
     }
   }
-  void set_step(int64_t step) noexcept override { monitor_.set_step(step); }
+  void set_step(int64_t step) noexcept override {
+    monitor_.set_step(step);
+    note_step(step);
+  }
 
  protected:
   Work submit(Call c) override {

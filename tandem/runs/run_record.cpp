@@ -216,6 +216,8 @@ RunRecord read_run(const FilePath& loc) {
     add(r.samples, "samples");
     r.peak_memory_mb = std::fmax(r.peak_memory_mb, io::number_of(j.find("peak_memory_mb")));
     r.energy_source = io::text_of(j.find("energy"));
+    const io::Json* calls = j.find("communication");
+    r.communication = calls ? *calls : io::Json();
   });
   each_line(r.folder + "/layers.jsonl", [&](const io::Json& j) { r.layers.push_back(j); });
   if (file_exists(r.folder + "/settings.jsonl"))

@@ -47,6 +47,7 @@ struct TD_API RunRecord {
   io::Json environment, evaluation;             ///< null where they are not
   std::vector<io::Json> layers;                 ///< lines of layers.jsonl
   std::vector<SettingsPart> parts;              ///< lines of settings.jsonl
+  io::Json communication;  ///< of the last part, by label of the calls; or null
 
   const Series* find(const std::string& name) const;
   /// The last finite value; NaN.

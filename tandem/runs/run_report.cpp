@@ -184,6 +184,25 @@ std::string count_text(double v) {
                     : fmt::format("{:.0f}", v);
 }
 
+// Of rank 0: which calls of the ranks took how long, and how much of that computing hid.
+void communication(Page& page, const RunRecord& r) {
+  if (!r.communication.as_array()) return;
+  std::vector<std::vector<std::string>> rows;
+  for (const io::Json& c : *r.communication.as_array()) {
+    const auto number = [&](const char* key) { return io::number_of(c.find(key)); };
+    const double mb = number("mb"), seconds = number("seconds"), exposed = number("exposed");
+    rows.push_back({io::text_of(c.find("label")), fmt::format("{:.0f}", number("calls")),
+                    fmt::format("{:.1f}", mb), fmt::format("{:.2f}", seconds),
+                    seconds > 0 ? fmt::format("{:.2f}", mb / 1e3 / seconds) : "",
+                    fmt::format("{:.2f}", exposed),
+                    seconds > 0
+                        ? fmt::format("{:.0f} %", 100 * std::clamp(1 - exposed / seconds, 0.0, 1.0))
+                        : ""});
+  }
+  page.table("Communication of rank 0 (its last part of the run)",
+             {"call", "calls", "MB", "seconds", "GB/s", "waited for (s)", "hidden"}, rows);
+}
+
 void layer_parts(Page& page, const RunRecord& r) {
   if (r.layers.empty()) return;
   const io::Json& last = r.layers.back();
@@ -284,6 +303,7 @@ std::string run_report(const RunRecord& r) {
   curves(page, r);
   evaluated(page, r.evaluation);
   layer_parts(page, r);
+  communication(page, r);
   if (!r.settings.empty()) {
     std::vector<std::vector<std::string>> rows;
     for (const auto& [key, value] : r.settings) rows.push_back({key, value});

@@ -45,6 +45,12 @@ TEST_F(Distributed, ARecipeMeetsItsMetric) {
   EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
   EXPECT_EQ(j.value("steps", 0), 690);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "runs"), fs::directory_iterator()), 1);
+  // What the ranks said to each other stands in the report, and its shares of the time in the log.
+  const fs::path run = fs::directory_iterator(folder_ / "runs")->path();
+  const std::string page = text_of(run / "report.html");
+  EXPECT_TRUE(has(page, "Communication of rank 0")) << page.size();
+  EXPECT_TRUE(has(page, "bucket 0")) << page.size();
+  EXPECT_TRUE(has(text_of(run / "metrics.jsonl"), "system/communication_exposed"));
 }
 
 // Losses and metrics of an epoch are those of all ranks: near one rank's, whose dropout draws

@@ -3,10 +3,15 @@
 // limits; bits of sums; groups of groups; calls that do not fit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
+#include "tandem/base/files/file.h"
 #include "tandem/base/philox.h"
 #include "tandem/dist/carrier_internal.h"
 #include "tandem/dist/reduce_internal.h"
@@ -205,6 +210,51 @@ TEST(Single, WhatDoesNotFitIsRefusedHere) {
   EXPECT_TRUE(has(thrown([&] { e->all_reduce({x, -1, DType::f32}); }), "of -1 elements"));
   e->abort("enough");
   EXPECT_TRUE(has(thrown([&] { e->barrier(); }), "enough"));
+}
+
+// One by one, and by label; when the group ends by a fault, in a file of each rank.
+TEST(CallLog, RemembersCallsAndWritesThemAfterAFault) {
+  const std::string folder = testing::TempDir() + "calls";
+  std::filesystem::create_directories(folder);
+  ::setenv("TANDEM_DIST_RECORDS", folder.c_str(), 1);
+  run_ranks(2, [](const std::shared_ptr<Engine>& e) {
+    const size_t before = e->recent_calls().size();
+    e->set_step(3);
+    std::vector<float> x(1000, 1), all(2000);
+    for (int k = 0; k < 2; ++k) {
+      if (e->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      e->all_reduce({x.data(), 1000, DType::f32}, ReduceOp::sum, {"bucket 0"}).wait();
+    }
+    e->all_gather({x.data(), 1000, DType::f32}, {all.data(), 2000, DType::f32}).wait();
+    const std::vector<CallRecord> calls = e->recent_calls();
+    ASSERT_EQ(calls.size(), before + 3);
+    const CallRecord& c = calls[before];
+    EXPECT_EQ(c.number, static_cast<int64_t>(before) + 1);
+    EXPECT_EQ(c.step, 3);
+    EXPECT_EQ(c.what, "all_reduce sum float32[1000] 'bucket 0'");
+    EXPECT_LE(c.given, c.begun);
+    EXPECT_LT(c.begun, c.ended);
+    EXPECT_EQ(c.error, "");
+    const std::vector<CallTotals> totals = e->call_totals();
+    const auto at = std::find_if(totals.begin(), totals.end(),
+                                 [](const CallTotals& t) { return t.label == "bucket 0"; });
+    ASSERT_NE(at, totals.end());
+    EXPECT_EQ(at->calls, 2);
+    EXPECT_EQ(at->bytes, 8000u);
+    // Rank 1 stood still while rank 0 slept.
+    if (e->rank() == 1) EXPECT_GT(at->waited, 0.02);
+    EXPECT_LE(at->waited, at->seconds + 0.02);
+    EXPECT_EQ(totals.back().label, "all_gather");
+    e->barrier().wait();
+    if (e->rank() == 0) e->abort("enough of it");
+    EXPECT_TRUE(has(thrown([&] { e->barrier({"the last"}).wait(); }), "enough of it"));
+  });
+  ::unsetenv("TANDEM_DIST_RECORDS");
+  for (const int rank : {0, 1}) {
+    const std::string text = read_file(fmt::format("{}/calls-rank{}.jsonl", folder, rank));
+    EXPECT_TRUE(has(text, "\"what\":\"all_reduce sum float32[1000] 'bucket 0'\"")) << text;
+    EXPECT_TRUE(has(text, "\"step\":3")) << text;
+  }
 }
 
 // RFC 4231, cases 1 and 6 (a key longer than a block).

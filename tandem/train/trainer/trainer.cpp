@@ -192,6 +192,15 @@ Logs Trainer::system_logs(Running& run) const {
                            {"system/received_mb_s", p.received / 1e6},
                            {"system/memory_stall", p.memory_stall},
                            {"system/memory_share", p.memory_share}});
+  if (ranks_) {
+    double calls = 0, exposed = 0;
+    for (const distributed::CallTotals& t : ranks_->engine().call_totals()) {
+      calls += t.seconds;
+      exposed += t.waited;
+    }
+    logs.emplace_back("system/communication", since(calls, run.shown_calls));
+    logs.emplace_back("system/communication_exposed", since(exposed, run.shown_exposed));
+  }
   run.shown = Clock::now();
   run.shown_samples = run.samples;
   return logs;
@@ -423,13 +432,24 @@ void Trainer::open(Running& run) {
 // What this process did of the run.
 void Trainer::write_part(Running& run) {
   const runs::Energy energy = run.energy.read();
-  run.folder->part({{"steps", step_ - run.first_step},
-                    {"seconds", seconds_since(run.start)},
-                    {"samples", run.samples},
-                    {"cpu_seconds", runs::process_seconds() - run.cpu_start},
-                    {"peak_memory_mb", static_cast<double>(runs::peak_resident_bytes()) / 1e6},
-                    {"joules", energy.joules},
-                    {"energy", energy.source}});
+  io::Json::Object part{{"steps", step_ - run.first_step},
+                        {"seconds", seconds_since(run.start)},
+                        {"samples", run.samples},
+                        {"cpu_seconds", runs::process_seconds() - run.cpu_start},
+                        {"peak_memory_mb", static_cast<double>(runs::peak_resident_bytes()) / 1e6},
+                        {"joules", energy.joules},
+                        {"energy", energy.source}};
+  if (ranks_) {
+    io::Json::Array calls;
+    for (const distributed::CallTotals& t : ranks_->engine().call_totals())
+      calls.emplace_back(io::Json::Object{{"label", t.label},
+                                          {"calls", t.calls},
+                                          {"mb", static_cast<double>(t.bytes) / 1e6},
+                                          {"seconds", t.seconds},
+                                          {"exposed", t.waited}});
+    part.emplace_back("communication", std::move(calls));
+  }
+  run.folder->part(std::move(part));
 }
 
 FitResult Trainer::run_fit(Running& run, data::AnyPipeline& train,

@@ -190,8 +190,9 @@ struct Trainer::Running {
   double samples = 0;
   double last_loss = 0, last_norm = 0;
   Logs last_figures;
-  double shown_samples = 0;                 ///< at the last line of the system's figures
-  double shown_waited = 0, shown_busy = 0;  ///< likewise, of the data's RunStats
+  double shown_samples = 0;                   ///< at the last line of the system's figures
+  double shown_waited = 0, shown_busy = 0;    ///< likewise, of the data's RunStats
+  double shown_calls = 0, shown_exposed = 0;  ///< likewise, of calls of the ranks
   runs::PressureMeter pressure;
   Clock::time_point shown = Clock::now();
   runs::EnergyMeter energy;

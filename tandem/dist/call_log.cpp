@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/dist/call_log_internal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tandem/base/files/file.h"
+#include "tandem/base/log.h"
+#include "tandem/io/json.h"
+
+namespace tandem::distributed {
+
+CallLog::Entry* CallLog::entry(int64_t number) {
+  const int64_t first = last_ - static_cast<int64_t>(kept_.size()) + 1;
+  return number < first ? nullptr : &kept_[static_cast<size_t>(number - first)];
+}
+
+int64_t CallLog::given(const Call& call) {
+  CallRecord r;
+  r.what = to_string(call);
+  r.label = call.options.label.empty() ? to_string(call.kind) : call.options.label;
+  r.bytes = std::max(call.in.bytes(), call.out.bytes());
+  r.given = now();
+  const std::lock_guard hold(lock_);
+  r.number = ++last_;
+  r.step = step_;
+  const auto at = std::find_if(totals_.begin(), totals_.end(),
+                               [&](const CallTotals& t) { return t.label == r.label; });
+  Entry e{std::move(r), static_cast<size_t>(at - totals_.begin())};
+  if (at == totals_.end()) totals_.push_back({.label = e.record.label});
+  kept_.push_back(std::move(e));
+  if (kept_.size() > kKept) kept_.pop_front();
+  return last_;
+}
+
+void CallLog::begun(int64_t number) {
+  const double t = now();
+  const std::lock_guard hold(lock_);
+  if (Entry* e = entry(number)) e->record.begun = t;
+}
+
+void CallLog::ended(int64_t number, const std::string& error) {
+  const double t = now();
+  const std::lock_guard hold(lock_);
+  Entry* e = entry(number);
+  if (!e) return;
+  e->record.ended = t;
+  e->record.error = error;
+  if (!error.empty()) return;
+  CallTotals& all = totals_[e->totals];
+  ++all.calls;
+  all.bytes += e->record.bytes;
+  all.seconds += t - e->record.begun;
+}
+
+void CallLog::waited(int64_t number, double seconds) {
+  const std::lock_guard hold(lock_);
+  Entry* e = entry(number);
+  if (!e) return;
+  e->record.waited += seconds;
+  totals_[e->totals].waited += seconds;
+}
+
+void CallLog::set_step(int64_t step) {
+  const std::lock_guard hold(lock_);
+  step_ = step;
+}
+
+std::vector<CallRecord> CallLog::recent() const {
+  const std::lock_guard hold(lock_);
+  std::vector<CallRecord> all;
+  for (const Entry& e : kept_) all.push_back(e.record);
+  return all;
+}
+
+std::vector<CallTotals> CallLog::totals() const {
+  const std::lock_guard hold(lock_);
+  return totals_;
+}
+
+void CallLog::write(int rank) const noexcept try {
+  const char* folder = std::getenv("TANDEM_DIST_RECORDS");
+  if (!folder || !*folder) return;
+  std::string text;
+  for (const CallRecord& r : recent())
+    text += io::Json(io::Json::Object{{"call", r.number},
+                                      {"step", r.step},
+                                      {"what", r.what},
+                                      {"given", r.given},
+                                      {"begun", r.begun},
+                                      {"ended", r.ended},
+                                      {"waited", r.waited},
+                                      {"error", r.error}})
+                .dump() +
+            "\n";
+  write_file(fmt::format("{}/calls-rank{}.jsonl", folder, rank), text);
+} catch (const std::exception& e) {
+  try {
+    log_warning("the record of the last calls is not written: {}", e.what());
+  } catch (...) {  // it must not hide the fault that it is about
+  }
+}
+
+}  // namespace tandem::distributed
