@@ -39,7 +39,7 @@ class Distributed : public ::testing::Test {
 };
 
 TEST_F(Distributed, ARecipeMeetsItsMetric) {
-  const Result r = train(2, "--json");
+  const Result r = train(2, "--json trainer.report=true");
   ASSERT_EQ(r.code, 0) << r.text;
   const nlohmann::json j = figures(r);
   EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
