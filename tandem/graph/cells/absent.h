@@ -9,6 +9,11 @@
 
 #include "tandem/graph/cell.h"
 
+namespace tandem {
+class Graph;
+struct Trace;
+}  // namespace tandem
+
 namespace tandem::detail {
 
 /// Where the values come from. Called on the thread that reads.
