@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/compile/program/made_again.h"
 
-#include <algorithm>
-
+#include "tandem/base/error.h"
 #include "tandem/compile/passes/edits.h"
 #include "tandem/compile/program/use_def.h"
 
@@ -37,14 +36,16 @@ class SecondMaking {
     }
     return true;
   }
-  // What leads to v belongs to it.
+  // What leads to v belongs to it, down to the row that starts it; what that reads stays.
   void lead(ValueId v) {
     if (v == kNone || follows_[v]) return;
     const InstrId maker = uses_.maker(v);
-    if (maker == kNone) return;
-    for (const ValueId y : p_.instrs[maker].out)
+    TD_ASSERT(maker != kNone);
+    const Instr& i = p_.instrs[maker];
+    for (const ValueId y : i.out)
       if (y != kNone) follows_[y] = 1;
-    for (const Arg& a : p_.instrs[maker].in) lead(a.value);
+    if (i.op && i.op->has(kStartsAhead)) return;
+    for (const Arg& a : i.in) lead(a.value);
   }
   // Views and casts of it that were made before.
   void follow() {

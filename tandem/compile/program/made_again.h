@@ -15,8 +15,8 @@ struct Drop {
 };
 /// A value that is read again before anything else that starts ahead has started stays: two of them
 /// are in memory at a time in any case. What makes the second values stands right before the first
-/// instruction that reads one: copies of all instructions that lead from the program's arguments
-/// and cells to the first, effects too.
+/// instruction that reads one: copies of the instructions that made the first, from the row on that
+/// has started it (kStartsAhead).
 void make_again(Program& p, const std::vector<Drop>& drops);
 
 }  // namespace tandem::compiler
