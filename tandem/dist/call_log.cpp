@@ -2,12 +2,16 @@
 #include "tandem/dist/call_log_internal.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "tandem/base/files/file.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/base/log.h"
+#include "tandem/dist/network_internal.h"
 #include "tandem/io/json.h"
 
 namespace tandem::distributed {
@@ -80,7 +84,9 @@ std::vector<CallTotals> CallLog::totals() const {
   return totals_;
 }
 
-void CallLog::write(int rank) const noexcept try {
+// A process may belong to several groups, and several jobs may share the folder.
+void CallLog::write(const Engine& engine) const noexcept try {
+  static std::atomic<int> files{0};
   const char* folder = std::getenv("TANDEM_DIST_RECORDS");
   if (!folder || !*folder) return;
   std::string text;
@@ -95,7 +101,10 @@ void CallLog::write(int rank) const noexcept try {
                                       {"error", r.error}})
                 .dump() +
             "\n";
-  write_file(fmt::format("{}/calls-rank{}.jsonl", folder, rank), text);
+  make_folders(FilePath(folder));
+  write_file(fmt::format("{}/calls-rank{}-of-{}-{}-{}-{}.jsonl", folder, engine.rank(),
+                         engine.size(), host_name(), ::getpid(), ++files),
+             text);
 } catch (const std::exception& e) {
   try {
     log_warning("the record of the last calls is not written: {}", e.what());

@@ -25,9 +25,9 @@ class CallLog {
 
   std::vector<CallRecord> recent() const;
   std::vector<CallTotals> totals() const;
-  /// A line of JSON for each of recent(), into "calls-rank3.jsonl" of $TANDEM_DIST_RECORDS, if that
-  /// is set. Failures are logged.
-  void write(int rank) const noexcept;
+  /// A line of JSON for each of recent(), into a file of its own in the folder
+  /// $TANDEM_DIST_RECORDS, if that is set. Failures are logged.
+  void write(const Engine& engine) const noexcept;
 
  private:
   static constexpr size_t kKept = 1000;

@@ -273,6 +273,12 @@ void scatter_to_ranks_vjp(VjpCall& c);
 constexpr OpDef collective(const char* name) {
   return control_row(name, {"x"}, fields<CollectiveAttrs>()).flag(kEffect).flag(kNoBatch);
 }
+// For what a call has started, with what must stay in memory until then.
+constexpr OpDef wait_that_keeps(const char* name, const char* kept) {
+  return control_row(name, {"started", kept}, fields<CollectiveAttrs>())
+      .infer(same_infer)
+      .flag(kEffect | kNoBatch | kReuseFirst);
+}
 constinit const OpDef all_reduce_row = collective("all_reduce")
                                            .infer(same_infer)
                                            .flag(kReuseFirst)
@@ -299,9 +305,8 @@ constinit const OpDef gather_start_row =
             "Flat arrays of the ranks, stacked, which gather_wait gives, and this rank's, which it "
             "is sent from.");
 constinit const OpDef gather_wait_row =
-    control_row("gather_wait", {"started", "sent"}, fields<CollectiveAttrs>())
-        .infer(same_infer)
-        .flag(kEffect | kNoBatch | kReuseFirst | kWaits)
+    wait_that_keeps("gather_wait", "sent")
+        .flag(kWaits)
         .doc("The arrays that gather_start has begun to gather.");
 constinit const OpDef scatter_sum_start_row =
     collective("scatter_sum_start")
@@ -311,9 +316,7 @@ constinit const OpDef scatter_sum_start_row =
             "which scatter_sum_wait gives.");
 // Where it stands is where x is let go: it is not delayed.
 constinit const OpDef scatter_sum_wait_row =
-    control_row("scatter_sum_wait", {"started", "x"}, fields<CollectiveAttrs>())
-        .infer(same_infer)
-        .flag(kEffect | kNoBatch | kReuseFirst)
+    wait_that_keeps("scatter_sum_wait", "x")
         .doc("The part of the sum that scatter_sum_start has begun.");
 constinit const OpDef all_gather_row =
     collective("all_gather").infer(gather_infer).vjp(all_gather_vjp).doc("The ranks' x, stacked.");

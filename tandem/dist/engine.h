@@ -76,7 +76,7 @@ struct CallRecord {
   /// Seconds since the engine was made at which it was given to the engine, began and ended; 0: it
   /// has not.
   double given = 0, begun = 0, ended = 0;
-  double waited = 0;       ///< seconds that callers stood still for it: what no computing hid
+  double waited = 0;       ///< seconds that callers stood still for it: not hidden by computing
   std::string error = "";  ///< empty: none
 };
 /// Calls of one label.
@@ -84,7 +84,7 @@ struct CallTotals {
   std::string label = "";
   int64_t calls = 0;
   size_t bytes = 0;
-  double seconds = 0, waited = 0;  ///< of communication, and what of it no computing hid
+  double seconds = 0, waited = 0;  ///< of communication, and what callers stood still for
 };
 
 namespace detail {
@@ -155,8 +155,8 @@ class TD_API Engine {
   virtual void goodbye() noexcept {}
   /// The training step, for messages of this rank and of others about it.
   virtual void set_step(int64_t step) noexcept = 0;
-  /// The last 1,000 calls, the oldest first. When a group ends by a fault, each rank writes them
-  /// into the folder $TANDEM_DIST_RECORDS, if that is set, as "calls-rank3.jsonl".
+  /// The last 1,000 calls, the oldest first; send and recv are not counted. When a group ends by a
+  /// fault, each rank writes them into the folder $TANDEM_DIST_RECORDS, if that is set.
   virtual std::vector<CallRecord> recent_calls() const { return {}; }
   /// All calls that have ended well, by label, in order of their first ones.
   virtual std::vector<CallTotals> call_totals() const { return {}; }

@@ -84,7 +84,7 @@ void QueuedEngine::fail(std::exception_ptr error) {
     if (failure_) return;
     failure_ = std::move(error);
   }
-  log_->write(rank());
+  log_->write(*this);
 }
 
 std::exception_ptr QueuedEngine::failure() {

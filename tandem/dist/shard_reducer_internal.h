@@ -18,7 +18,7 @@ class ShardReducer final : public Reducer {
  private:
   struct Bucket {
     size_t given = 0;
-    Tensor flat, part;  ///< in a trace what is reduced, and what the ranks' parts come from
+    Tensor flat, part;  ///< the unit's gradients, and this rank's part of their sum
     Work work;
   };
   void begin_pass() override;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tandem/base/files/file.h"
+#include "tandem/base/files/folder.h"
 #include "tandem/base/philox.h"
 #include "tandem/dist/carrier_internal.h"
 #include "tandem/dist/reduce_internal.h"
@@ -214,8 +215,8 @@ TEST(Single, WhatDoesNotFitIsRefusedHere) {
 
 // One by one, and by label; when the group ends by a fault, in a file of each rank.
 TEST(CallLog, RemembersCallsAndWritesThemAfterAFault) {
-  const std::string folder = testing::TempDir() + "calls";
-  std::filesystem::create_directories(folder);
+  const std::string folder = testing::TempDir() + "calls/made";  // it is not there yet
+  std::filesystem::remove_all(folder);
   ::setenv("TANDEM_DIST_RECORDS", folder.c_str(), 1);
   run_ranks(2, [](const std::shared_ptr<Engine>& e) {
     const size_t before = e->recent_calls().size();
@@ -250,8 +251,12 @@ TEST(CallLog, RemembersCallsAndWritesThemAfterAFault) {
     EXPECT_TRUE(has(thrown([&] { e->barrier({"the last"}).wait(); }), "enough of it"));
   });
   ::unsetenv("TANDEM_DIST_RECORDS");
-  for (const int rank : {0, 1}) {
-    const std::string text = read_file(fmt::format("{}/calls-rank{}.jsonl", folder, rank));
+  std::vector<std::string> names = list_folder(folder);
+  std::sort(names.begin(), names.end());
+  ASSERT_EQ(names.size(), 2U);
+  for (const size_t rank : {0, 1}) {
+    EXPECT_TRUE(names[rank].starts_with(fmt::format("calls-rank{}-of-2-", rank))) << names[rank];
+    const std::string text = read_file(folder + "/" + names[rank]);
     EXPECT_TRUE(has(text, "\"what\":\"all_reduce sum float32[1000] 'bucket 0'\"")) << text;
     EXPECT_TRUE(has(text, "\"step\":3")) << text;
   }

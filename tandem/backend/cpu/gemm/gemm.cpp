@@ -220,8 +220,8 @@ class Runner {
       t_.run(r1 - r0, c);
     };
     const int64_t panels = t_.panels(n_end - n);
-    // A high tile stays in the first-level cache and packed panels pass by: a third of what a panel
-    // would take there, which counts where another thread of the core shares it.
+    // A high tile stays in the first-level cache and packed panels pass by: less than half of what
+    // a panel would take there, which counts where another thread of the core shares it.
     if (pack_b_ && t_.rows >= kHighTile) {
       for (int64_t i = 0; i < count; ++i)
         for (int64_t q = p; q < panels; ++q) tile(q, i);
