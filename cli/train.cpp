@@ -6,6 +6,7 @@
 #include "cli/commands_internal.h"
 #include "cli/progress_internal.h"
 #include "tandem/dist/environment.h"
+#include "tandem/dist/launch.h"
 #include "tandem/init.h"
 #include "tandem/io/json.h"
 #include "tandem/recipe/component_rows.h"
@@ -29,6 +30,9 @@ int train_verb(TrainArguments o) {
     fmt::print("{}", r.root.dump());
     return 0;
   }
+  if (const auto ended =
+          distributed::launch_self({.ranks = recipe::ranks_of_machine(r), .prefix = false}))
+    return ended->code;
   const bool main = !recipe::is_data_parallel(r) || distributed::find_place().rank == 0;
   recipe::TrainOptions options{.folder = o.folder, .resume = o.resume};
   options.progress = !o.json && !o.quiet && main;

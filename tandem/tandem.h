@@ -123,6 +123,7 @@
 #include "tandem/text/tokenizer.h"
 #include "tandem/train/callbacks.h"
 #include "tandem/train/checkpoint.h"
+#include "tandem/train/device_strategies.h"
 #include "tandem/train/distill.h"
 #include "tandem/train/evaluation.h"
 #include "tandem/train/find_batch.h"

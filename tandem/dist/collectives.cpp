@@ -11,6 +11,7 @@
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/dist/device_calls_internal.h"
+#include "tandem/dist/flat_rows_internal.h"
 #include "tandem/dist/process_group.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/backend.h"
@@ -24,28 +25,34 @@
 namespace tandem::distributed {
 namespace {
 
-// ---- groups by number: attributes of a row are values
+// ---- groups and counts by number: attributes of a row are values
 
-struct Groups {
+template <class T>
+struct Numbered {
   std::mutex lock;
-  std::vector<std::weak_ptr<Engine>> all;
+  std::vector<std::weak_ptr<T>> all;
+
+  static Numbered& instance() {
+    static Numbered& n = *new Numbered;  // programs may outlive static objects
+    return n;
+  }
+  int64_t number_of(const std::shared_ptr<T>& of) {
+    const std::lock_guard hold(lock);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].lock() == of) return static_cast<int64_t>(i);
+    all.push_back(of);
+    return static_cast<int64_t>(all.size()) - 1;
+  }
+  std::shared_ptr<T> get(int64_t number) {
+    const std::lock_guard hold(lock);
+    return all.at(static_cast<size_t>(number)).lock();
+  }
 };
-Groups& groups() {
-  static Groups& g = *new Groups;  // programs may outlive static objects
-  return g;
-}
 int64_t number_of(const std::shared_ptr<Engine>& e) {
-  Groups& g = groups();
-  const std::lock_guard hold(g.lock);
-  for (size_t i = 0; i < g.all.size(); ++i)
-    if (g.all[i].lock() == e) return static_cast<int64_t>(i);
-  g.all.push_back(e);
-  return static_cast<int64_t>(g.all.size()) - 1;
+  return Numbered<Engine>::instance().number_of(e);
 }
 std::shared_ptr<Engine> group_of(int64_t number) {
-  Groups& g = groups();
-  const std::lock_guard hold(g.lock);
-  std::shared_ptr<Engine> e = g.all.at(static_cast<size_t>(number)).lock();
+  std::shared_ptr<Engine> e = Numbered<Engine>::instance().get(number);
   TD_CHECK(e, Value, "a call of ranks whose group has ended\nKeep the Engine while it is used.");
   return e;
 }
@@ -59,6 +66,7 @@ struct CollectiveAttrs {
   bool ordered = false;
   double scale = 1;    ///< of all_to_all: of its gradient
   double divisor = 1;  ///< of all_reduce_start: of the sum
+  int64_t opens = -1;  ///< number of the PassCount that this call counts in
   std::string label = "";
   int64_t part = 0;             ///< of gather_start: elements of a rank
   std::vector<int64_t> places;  ///< of gather_start: where its operands lie among them
@@ -71,6 +79,7 @@ struct CollectiveAttrs {
     v("ordered", ordered);
     v("scale", scale);
     v("divisor", divisor);
+    v("opens", opens);
     v("label", label);
     v("part", part);
     v("places", places);
@@ -94,6 +103,19 @@ void scatter_infer(InferCall& c) {
 CallOptions options_of(const CollectiveAttrs& a) {
   return {.label = a.label, .ordered = a.ordered, .divisor = a.divisor};
 }
+CollectiveAttrs attrs_of(const detail::RowCall& how) {
+  CollectiveAttrs a{.ordered = how.ordered, .divisor = how.divisor, .label = how.label};
+  if (how.opens) a.opens = Numbered<detail::PassCount>::instance().number_of(how.opens);
+  return a;
+}
+// The group of a call that is about to be made.
+std::shared_ptr<Engine> enter(const CollectiveAttrs& a) {
+  std::shared_ptr<Engine> group = group_of(a.group);
+  if (a.opens >= 0)
+    if (const auto count = Numbered<detail::PassCount>::instance().get(a.opens))
+      count->next(*group);
+  return group;
+}
 ReduceOp op_of(const CollectiveAttrs& a) { return static_cast<ReduceOp>(a.op); }
 
 // Engines take elements that lie side by side.
@@ -107,7 +129,7 @@ void copy_in(const KernelCall& c) {
 void all_reduce_run(const KernelCall& c) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
   copy_in(c);
-  group_of(a.group)->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a)).wait();
+  enter(a)->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a)).wait();
 }
 // Engines write to the memory of a start's result, until the wait reads it.
 class StartedCall final : public StartedWork {
@@ -129,7 +151,7 @@ class StartedCall final : public StartedWork {
 void all_reduce_start_run(const KernelCall& c) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
   copy_in(c);
-  std::shared_ptr<Engine> group = group_of(a.group);
+  std::shared_ptr<Engine> group = enter(a);
   Work work = group->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a));
   keep_started(c.out[0].data, std::make_unique<StartedCall>(std::move(group), std::move(work)));
 }
@@ -171,7 +193,7 @@ void scatter_sum_start_infer(InferCall& c) {
 }
 void scatter_sum_start_run(const KernelCall& c) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
-  std::shared_ptr<Engine> group = group_of(a.group);
+  std::shared_ptr<Engine> group = enter(a);
   Work work = group->reduce_scatter(elements_of(c.in[0]), elements_of(c.out[0]), ReduceOp::sum,
                                     options_of(a));
   keep_started(c.out[0].data, std::make_unique<StartedCall>(std::move(group), std::move(work)));
@@ -221,7 +243,7 @@ static_assert(static_cast<int>(DeviceCall::Sum::sum) == static_cast<int>(ReduceO
               static_cast<int>(DeviceCall::Sum::max) == static_cast<int>(ReduceOp::max));
 std::shared_ptr<DeviceRanks> start_on_device(const KernelCall& c, DeviceCall::Kind kind) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
-  std::shared_ptr<DeviceRanks> ranks = joined_devices(group_of(a.group), c.device);
+  std::shared_ptr<DeviceRanks> ranks = joined_devices(enter(a), c.device);
   const int64_t count = std::min(c.in[0].numel, c.out[0].numel);
   if (count > 0)
     ranks->start({kind, c.in[0].data, c.out[0].data, count, c.in[0].dtype,
@@ -233,22 +255,9 @@ template <DeviceCall::Kind kind>
 void run_on_device(const KernelCall& c) {
   start_on_device(c, kind)->wait(c.stream);
 }
-// What runs in a stream beside the program's: the program's waits for it, the host never does.
-class StartedOnDevice final : public StartedWork {
- public:
-  StartedOnDevice(std::shared_ptr<DeviceRanks> ranks, Stream stream)
-      : ranks_(std::move(ranks)), stream_(stream) {}
-  void wait() override { ranks_->wait(stream_); }
-  void cancel() noexcept override try { ranks_->wait(stream_); } catch (...) {
-  }
-
- private:
-  std::shared_ptr<DeviceRanks> ranks_;
-  Stream stream_;
-};
 void start_run_on_device(const KernelCall& c) {
-  keep_started(c.out[0].data, std::make_unique<StartedOnDevice>(
-                                  start_on_device(c, DeviceCall::Kind::all_reduce), c.stream));
+  keep_started(c.out[0].data,
+               started_on_device(start_on_device(c, DeviceCall::Kind::all_reduce), c.stream));
 }
 void wait_run_on_device(const KernelCall& c) {
   finish_started(c.in[0].data);
@@ -256,6 +265,13 @@ void wait_run_on_device(const KernelCall& c) {
     device_memory(c.device).copy(c.out[0].data, c.in[0].data, elements_of(c.in[0]).bytes(),
                                  c.device.index, c.stream);
 }
+
+FlatRow flat_row_of(const KernelCall& c) {
+  const auto& a = c.get_attrs<CollectiveAttrs>();
+  return {enter(a), options_of(a), a.part, &a.places};
+}
+void gather_start_on_device(const KernelCall& c) { start_gather_on_device(c, flat_row_of(c)); }
+void scatter_start_on_device(const KernelCall& c) { start_sum_on_device(c, flat_row_of(c)); }
 
 // Each rank has a loss of its own, and the derivative is that of their sum.
 void all_reduce_vjp(VjpCall& c);
@@ -376,23 +392,37 @@ void add_rows() {
   });
 }
 
-// Kernels of a kind of device whose ranks have joined.
-void add_device_kernels(DeviceKind kind) {
+// Kernels of a kind of device, once; the library's where its ranks have joined.
+void add_once(DeviceKind kind, uint64_t& added, bool (*supports)(const KernelCall&),
+              std::initializer_list<Row> rows) {
   static std::mutex lock;
-  static std::vector<DeviceKind>& added = *new std::vector<DeviceKind>;
   const std::lock_guard hold(lock);
-  if (std::find(added.begin(), added.end(), kind) != added.end()) return;
-  added.push_back(kind);
+  const uint64_t bit = 1ULL << static_cast<int>(kind);
+  if (std::exchange(added, added | bit) & bit) return;
+  for (const auto& [row, run] : rows)
+    register_kernel(kind, *row, {.supports = supports, .run = run});
+}
+void add_flat_kernels(Device device) {
+  static uint64_t added = 0;
+  if (is_host(device)) return;
+  add_once(device.kind, added, dense,
+           {{&gather_start_row, gather_start_on_device},
+            {&gather_wait_row, wait_run_on_device},
+            {&scatter_sum_start_row, scatter_start_on_device},
+            {&scatter_sum_wait_row, wait_run_on_device}});
+}
+void add_device_kernels(DeviceKind kind) {
+  static uint64_t added = 0;
   using Kind = DeviceCall::Kind;
-  for (const auto& [row, run] : {Row{&all_reduce_row, run_on_device<Kind::all_reduce>},
-                                 Row{&reduce_from_ranks_row, run_on_device<Kind::all_reduce>},
-                                 Row{&all_gather_row, run_on_device<Kind::all_gather>},
-                                 Row{&gather_from_ranks_row, run_on_device<Kind::all_gather>},
-                                 Row{&reduce_scatter_row, run_on_device<Kind::reduce_scatter>},
-                                 Row{&broadcast_row, run_on_device<Kind::broadcast>},
-                                 Row{&all_reduce_start_row, start_run_on_device},
-                                 Row{&all_reduce_wait_row, wait_run_on_device}})
-    register_kernel(kind, *row, {.supports = device_call, .run = run});
+  add_once(kind, added, device_call,
+           {{&all_reduce_row, run_on_device<Kind::all_reduce>},
+            {&reduce_from_ranks_row, run_on_device<Kind::all_reduce>},
+            {&all_gather_row, run_on_device<Kind::all_gather>},
+            {&gather_from_ranks_row, run_on_device<Kind::all_gather>},
+            {&reduce_scatter_row, run_on_device<Kind::reduce_scatter>},
+            {&broadcast_row, run_on_device<Kind::broadcast>},
+            {&all_reduce_start_row, start_run_on_device},
+            {&all_reduce_wait_row, wait_run_on_device}});
 }
 
 void check_sum(const CollectiveAttrs& a, const char* name) {
@@ -459,22 +489,20 @@ void check_rows(const Tensor& x, const std::shared_ptr<Engine>& e, const char* n
 
 Tensor all_reduce(const Tensor& x, ReduceOp op, const std::shared_ptr<Engine>& group,
                   SourceLocation loc) {
-  return detail::all_reduce_labelled(x, op, or_world(group), "", false, loc);
+  return detail::all_reduce_labelled(x, op, or_world(group), {}, loc);
 }
 
 Tensor detail::all_reduce_labelled(const Tensor& x, ReduceOp op, const std::shared_ptr<Engine>& e,
-                                   const std::string& label, bool ordered, SourceLocation loc) {
+                                   const RowCall& how, SourceLocation loc) {
   if (alone(e)) return x;
-  return call_row(all_reduce_row, x,
-                  {.op = static_cast<int64_t>(op), .ordered = ordered, .label = label}, e, loc);
+  CollectiveAttrs a = attrs_of(how);
+  a.op = static_cast<int64_t>(op);
+  return call_row(all_reduce_row, x, a, e, loc);
 }
 
 Tensor detail::start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& e,
-                                const std::string& label, bool ordered, double divisor,
-                                SourceLocation loc) {
-  if (alone(e)) return x;
-  return call_row(all_reduce_start_row, x, {.ordered = ordered, .divisor = divisor, .label = label},
-                  e, loc);
+                                const RowCall& how, SourceLocation loc) {
+  return alone(e) ? x : call_row(all_reduce_start_row, x, attrs_of(how), e, loc);
 }
 Tensor detail::wait_all_reduce(const Tensor& started, const std::shared_ptr<Engine>& e,
                                SourceLocation loc) {
@@ -489,7 +517,8 @@ Tensor detail::gather_flat(const FlatParts& own, const std::shared_ptr<Engine>& 
                     .label = label,
                     .part = own.part,
                     .places = own.places};
-  const SourceLocation loc = SourceLocation::here();
+  const SourceLocation loc{};  // of nobody's code
+  add_flat_kernels(own.parts.front().device());
   std::vector<Operand> in;
   for (const Tensor& t : own.parts) in.emplace_back(t, loc);
   Tensor started[2];
@@ -498,15 +527,14 @@ Tensor detail::gather_flat(const FlatParts& own, const std::shared_ptr<Engine>& 
   return call(gather_wait_row, &a, loc, started[0], started[1]);
 }
 Tensor detail::start_scatter_sum(const Tensor& whole, const std::shared_ptr<Engine>& e,
-                                 const std::string& label, bool ordered, double divisor) {
-  return call_row(scatter_sum_start_row, whole,
-                  {.ordered = ordered, .divisor = divisor, .label = label}, e,
-                  SourceLocation::here());
+                                 const RowCall& how) {
+  add_flat_kernels(whole.device());
+  return call_row(scatter_sum_start_row, whole, attrs_of(how), e, SourceLocation{});
 }
 Tensor detail::wait_scatter_sum(const Tensor& started, const Tensor& whole,
                                 const std::shared_ptr<Engine>& e) {
   const CollectiveAttrs a{.group = number_of(e), .ranks = e->size()};
-  return call(scatter_sum_wait_row, &a, SourceLocation::here(), started, whole);
+  return call(scatter_sum_wait_row, &a, SourceLocation{}, started, whole);
 }
 
 Tensor all_gather(const Tensor& x, const std::shared_ptr<Engine>& group, SourceLocation loc) {

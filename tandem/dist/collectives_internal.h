@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,17 +11,29 @@
 
 namespace tandem::distributed::detail {
 
-/// all_reduce() with a name for messages, and CallOptions::ordered; x itself where the group is one
-/// rank or none.
+/// How many passes have been reduced, in eager and by programs, whose calls have it by its number.
+struct PassCount {
+  std::atomic<int64_t> made{0};
+  /// One more: the step of which messages of this rank speak from here on.
+  void next(Engine& engine) { engine.set_step(++made); }
+};
+
+/// Of a call that is a row: CallOptions' label, order and divisor (of the host's values), and
+/// what it counts as the first call of a pass.
+struct RowCall {
+  std::string label = "";
+  bool ordered = false;
+  double divisor = 1;
+  std::shared_ptr<PassCount> opens = nullptr;
+};
+
+/// all_reduce() with those; x itself where the group is one rank or none.
 Tensor all_reduce_labelled(const Tensor& x, ReduceOp op, const std::shared_ptr<Engine>& group,
-                           const std::string& label, bool ordered = false,
-                           SourceLocation loc = SourceLocation::here());
+                           const RowCall& how, SourceLocation loc = SourceLocation::here());
 
 /// The sum of the ranks' x in two calls, for programs: what is recorded between them runs while the
-/// ranks exchange x. `label` names it in messages, `ordered` and `divisor` are CallOptions'; a
-/// divisor is for x of the host.
-Tensor start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& group,
-                        const std::string& label, bool ordered, double divisor = 1,
+/// ranks exchange x.
+Tensor start_all_reduce(const Tensor& x, const std::shared_ptr<Engine>& group, const RowCall& how,
                         SourceLocation loc = SourceLocation::here());
 Tensor wait_all_reduce(const Tensor& started, const std::shared_ptr<Engine>& group,
                        SourceLocation loc = SourceLocation::here());
@@ -37,7 +50,7 @@ Tensor gather_flat(const FlatParts& own, const std::shared_ptr<Engine>& group,
                    const std::string& label);
 /// Both values are given to the wait, which ends the life of `whole`.
 Tensor start_scatter_sum(const Tensor& whole, const std::shared_ptr<Engine>& group,
-                         const std::string& label, bool ordered, double divisor);
+                         const RowCall& how);
 Tensor wait_scatter_sum(const Tensor& started, const Tensor& whole,
                         const std::shared_ptr<Engine>& group);
 

@@ -177,7 +177,7 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
   if (options_.sync_batchnorm)
     for (nn::detail::BatchNorm* norm : batch_norms_of(net))
       norm->set_sum_over_ranks([e = engine_](const Tensor& x) {
-        return detail::all_reduce_labelled(x, ReduceOp::sum, e, "batch statistics");
+        return detail::all_reduce_labelled(x, ReduceOp::sum, e, {"batch statistics"});
       });
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "tandem/base/error.h"
+#include "tandem/dist/tf_config_internal.h"
 
 namespace tandem::distributed {
 namespace {
@@ -142,7 +143,7 @@ Place find_place(const Variables& get) {
     if (p.local_size == 0) p.local_size = p.local_rank + 1;
     return p;
   }
-  return {};
+  return has(get, kClusterVariable) ? place_in_cluster(get(kClusterVariable)) : Place{};
 }
 
 Place find_place() {

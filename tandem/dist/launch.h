@@ -3,6 +3,7 @@
 // rank before each line, all ended when one fails.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,5 +78,14 @@ TD_API std::string job_id();
 /// command line. No process of a rank's group outlives this call, and none this process. Throws
 /// Value for a bad option, Io for a program that cannot be started.
 TD_API LaunchResult launch(const LaunchOptions& options);
+
+/// For programs that are started by hand and are to run on several ranks: where no launcher has
+/// started this process, launch() its own command line, `options.ranks` times, and give how that
+/// went; main() then ends. Nothing in a rank of a job, which goes on, and for one rank. Call it
+/// before anything else: what this process has done by then is done again by each rank.
+/// `if (const auto r = launch_self({.ranks = 4})) return r->code;`
+/// Where TF_CONFIG counts machines, each of them has `ranks` ranks. Errors as of launch() and
+/// find_place().
+TD_API std::optional<LaunchResult> launch_self(LaunchOptions options);
 
 }  // namespace tandem::distributed

@@ -67,7 +67,7 @@ void sum_over_stages(const std::vector<Param>& params, DType dtype,
   }
   flat.push_back(tensor(used).to(dtype));
   const Tensor sum = detail::all_reduce_labelled(cat(flat, 0), ReduceOp::sum, stages,
-                                                 "gradients outside of the blocks");
+                                                 {"gradients outside of the blocks"});
   int64_t at = 0;
   const Tensor counts = sum.narrow(0, sum.numel() - static_cast<int64_t>(used.size()),
                                    static_cast<int64_t>(used.size()))

@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/short_turns.h"
+#include "tandem/dist/thread_stack_internal.h"
 
 namespace tandem::distributed {
 namespace {
@@ -20,18 +22,22 @@ namespace {
 constexpr double kCarrierPause = 3;
 constexpr int kExitCode = 70;  ///< of a process that ends because another rank failed
 
-enum FrameType : uint32_t { kBeat, kAbort, kGoodbye };
+enum FrameType : uint32_t { kBeat, kAbort, kGoodbye, kAskStack, kStack };
 struct Frame {
   uint32_t magic = 0x54444D49;
   uint32_t type = kBeat;
   int64_t step = 0, entered = 0, waits_for = -1;
-  char text[1000] = "";  ///< the current call, or the reason
+  char text[2000] = "";  ///< the current call, the reason, or a stack
 };
 
 }  // namespace
 
 Monitor::Monitor(Mesh& mesh, MonitorOptions options)
-    : mesh_(mesh), options_(options), peers_(static_cast<size_t>(mesh.size)) {
+    : mesh_(mesh),
+      options_(options),
+      caller_(this_thread()),
+      peers_(static_cast<size_t>(mesh.size)) {
+  prepare_stacks();
   wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   thread_ = std::thread([this] { watch(); });
 }
@@ -50,6 +56,8 @@ void Monitor::enter_call(int64_t number, std::string call) {
   }
   entered_ = number;
 }
+
+void Monitor::called_here() { caller_ = this_thread(); }
 
 void Monitor::saw(int peer, int64_t step, int64_t number, const std::string& call) {
   std::lock_guard hold(lock_);
@@ -90,6 +98,27 @@ std::string Monitor::place_of(int peer) const {
   const PeerState s = state(peer);
   if (s.entered == 0) return "which was not seen at any call";
   return fmt::format("last seen in step {} at call #{} {}", s.step, s.entered, s.call);
+}
+
+std::string Monitor::stack_of_peer(int peer) {
+  {
+    std::lock_guard hold(sending_);
+    tell(peer, kAskStack, "");
+  }
+  const Deadline end = after(1);
+  while (state(peer).stack.empty() && !has_verdict() && Clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const std::string stack = state(peer).stack;
+  if (stack.size() < 2) return "";
+  return fmt::format("Where rank {} is, the innermost call first:\n{}\n", peer, stack);
+}
+
+// Another rank waits for this one, whose thread does not come.
+void Monitor::tell_stack(int peer) {
+  constexpr int kFrames = 12;
+  const std::string stack = stack_of(caller_, kFrames, 0.5);
+  std::lock_guard hold(sending_);
+  tell(peer, kStack, stack.empty() ? " " : stack);
 }
 
 void Monitor::settle(const std::string& text) {
@@ -160,9 +189,11 @@ void Monitor::take(int peer, std::string_view bytes) {
       p.state.call = text;
     }
     if (f.type == kGoodbye) p.state.left = true;
+    if (f.type == kStack) p.state.stack = text;
   }
   // Passed on before this rank ends by it: others may see that end before the first one's message.
   if (f.type == kAbort) decide(text);
+  if (f.type == kAskStack) tell_stack(peer);
 }
 
 void Monitor::read_from(int peer) {
@@ -187,16 +218,28 @@ void Monitor::read_from(int peer) {
                     name_of(peer), place_of(peer)));
 }
 
+// As far as this machine knows.
+bool Monitor::is_stopped(int peer) const {
+  const Card& c = mesh_.cards[static_cast<size_t>(peer)];
+  const Card& own = mesh_.cards[static_cast<size_t>(mesh_.rank)];
+  if (std::string_view(c.host) != own.host) return false;
+  std::ifstream file(fmt::format("/proc/{}/stat", c.pid));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_ends = line.rfind(')');  // a program's name may hold anything
+  return name_ends + 2 < line.size() && (line[name_ends + 2] == 'T' || line[name_ends + 2] == 't');
+}
+
 void Monitor::check_silence() {
   for (int peer = 0; peer < mesh_.size; ++peer) {
     const Peer& p = peers_[static_cast<size_t>(peer)];
     if (peer == mesh_.rank || p.closed || p.state.left) continue;
     const double silent = seconds_since(p.seen);
     if (silent > options_.deadline)
-      decide(
-          fmt::format("{} has not answered for {:.1f} s, {}\nIt is stopped, or its machine is gone "
-                      "or cut off.",
-                      name_of(peer), silent, place_of(peer)));
+      decide(fmt::format("{} has not answered for {:.1f} s, {}\n{}", name_of(peer), silent,
+                         place_of(peer),
+                         is_stopped(peer) ? "It is stopped, by a signal or a debugger."
+                                          : "It is stopped, or its machine is gone or cut off."));
   }
 }
 

@@ -26,6 +26,7 @@ struct PeerState {
   int64_t entered = 0;  ///< number of its last call
   std::string call;     ///< what that is
   bool left = false;    ///< it said goodbye
+  std::string stack;    ///< of the thread of its calls; "": not told, " ": it cannot tell
   int waits_for = -1;   ///< the rank whose message it has awaited longest; -1: none
 };
 
@@ -39,6 +40,8 @@ class Monitor {
   // ---- of this rank
   void set_step(int64_t step) { step_ = step; }
   void enter_call(int64_t number, std::string call);
+  /// This thread makes this rank's calls.
+  void called_here();
   void wait_for(int peer) { waits_for_ = peer; }
   /// A carrier moves a call's elements: its error comes a moment after the verdict.
   void set_carried(bool on) { carried_ = on; }
@@ -65,6 +68,9 @@ class Monitor {
   std::string name_of(int peer) const;
   /// "last seen in step 4 at call #12 all_reduce ...".
   std::string place_of(int peer) const;
+  /// Lines with what the thread of its calls does, or has called, as far as that can be found out
+  /// in a second; "" where it cannot. For a rank that lives. Not from this monitor's thread.
+  std::string stack_of_peer(int peer);
 
  private:
   struct Peer {
@@ -77,7 +83,9 @@ class Monitor {
   void watch();
   void read_from(int peer);
   void take(int peer, std::string_view frame);
+  bool is_stopped(int peer) const;
   void check_silence();
+  void tell_stack(int peer);
   void tell(int peer, uint32_t type, const std::string& text);
   void tell_all(uint32_t type, const std::string& text);
   void leave();
@@ -88,6 +96,7 @@ class Monitor {
   MonitorOptions options_;
   std::atomic<int64_t> step_{0}, entered_{0};
   std::atomic<int> waits_for_{-1};
+  std::atomic<int> caller_;  ///< the thread that gave the last call
   std::atomic<bool> ending_{false}, decided_{false}, heard_{false}, carried_{false};
   mutable std::mutex lock_;  ///< of what follows
   std::string call_, verdict_;

@@ -122,22 +122,32 @@ void PairLane::move(Pair& pair, int direction) {
   }
 }
 
-void PairLane::check_times() {
+// What is late, and for which rank's sake; the lock is not held while that rank is asked.
+std::optional<PairLane::Late> PairLane::find_late() {
   std::lock_guard hold(lock_);
   for (const Pair& p : pairs_)
     for (const auto& queue : p.queue)
       if (!queue.empty() && Clock::now() > queue.front().end) {
         const Item& i = queue.front();
-        const int peer = i.transfer.peer(), late = monitor_.late_rank(peer);
-        TD_CHECK(late == peer, Io,
-                 "rank {} has waited {:.1f} s in {} for {}, for which others wait too, {}\nIt "
-                 "computes for longer or hangs. TANDEM_DIST_TIMEOUT sets how long they wait.",
-                 mesh_.rank, i.timeout, i.call, monitor_.name_of(late), monitor_.place_of(late));
-        TD_FAIL(Io,
-                "rank {} has waited {:.1f} s in {} for {}, which is {}\nThe other side of it is "
-                "missing: every send needs a matching recv.",
-                mesh_.rank, i.timeout, i.call, monitor_.name_of(peer), monitor_.place_of(peer));
+        return Late{i.transfer.peer(), fmt::format("rank {} has waited {:.1f} s in {} for ",
+                                                   mesh_.rank, i.timeout, i.call)};
       }
+  return {};
+}
+
+void PairLane::check_times() {
+  const std::optional<Late> found = find_late();
+  if (!found) return;
+  const int late = monitor_.late_rank(found->peer);
+  const std::string who = fmt::format("{}{}", found->text, monitor_.name_of(late));
+  const std::string stack = monitor_.stack_of_peer(late);
+  TD_CHECK(late == found->peer, Io,
+           "{}, for which others wait too, {}\n{}It computes for longer or hangs. "
+           "TANDEM_DIST_TIMEOUT sets how long they wait.",
+           who, monitor_.place_of(late), stack);
+  TD_FAIL(Io,
+          "{}, which is {}\n{}The other side of it is missing: every send needs a matching recv.",
+          who, monitor_.place_of(late), stack);
 }
 
 void PairLane::end_all(std::exception_ptr error) {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -45,6 +46,11 @@ class PairLane {
   void wait_for_sockets(std::vector<std::pair<Pair*, int>>& ready);
   void move(Pair& pair, int direction);
   void tell_whom_it_awaits();
+  struct Late {
+    int peer;
+    std::string text;  ///< "rank 0 has waited 4.0 s in recv ... for "
+  };
+  std::optional<Late> find_late();
   void check_times();
   bool is_idle() const;
   void end_all(std::exception_ptr error);

@@ -16,6 +16,8 @@
 namespace tandem::distributed {
 namespace {
 
+// Of calls that nobody has written: their errors name none.
+constexpr SourceLocation kNoLine{};
 constexpr int64_t kAlignment = 64;  ///< bytes between places in a bucket: what kernels like
 
 int64_t aligned(int64_t elements, DType t) {
@@ -58,7 +60,8 @@ bool Reducer::paused() const {
 
 void Reducer::begin(double divisor) {
   divisor_ = divisor;
-  if (!is_tracing()) engine_.set_step(++steps_);
+  opened_ = false;
+  if (!is_tracing()) passes_->next(engine_);
   std::fill(given_.begin(), given_.end(), 0);
   begin_pass();
 }
@@ -67,6 +70,10 @@ void Reducer::end() {
   for (size_t i = params_.size(); i-- > 0;)
     if (!given_[i]) give(i, false);
   end_pass();
+}
+
+detail::RowCall Reducer::traced_call(const std::string& label, bool ordered) {
+  return {label, ordered, divisor_, std::exchange(opened_, true) ? nullptr : passes_};
 }
 
 void Reducer::reduce_all(double divisor) {
@@ -346,20 +353,17 @@ void BucketReducer::launch_traced(size_t k) {
   for (const size_t i : b.traced) parts.push_back(params_[i].param.grad().reshape({-1}));
   const NoGradGuard no_grad;
   // Without a library of its own a device's program brings values to the host for each call.
-  const std::string label = fmt::format("bucket {}", k);
+  detail::RowCall how = traced_call(fmt::format("bucket {}", k), ordered_);
+  if (!is_host(device_)) how.divisor = 1;
   b.flat = cat(parts, 0);
-  if (is_host(device_))
-    b.flat = detail::start_all_reduce(b.flat, group_, label, ordered_, divisor_);
-  else
-    b.flat = overlaps()
-                 ? detail::start_all_reduce(b.flat, group_, label, ordered_)
-                 : detail::all_reduce_labelled(b.flat, ReduceOp::sum, group_, label, ordered_);
+  b.flat = overlaps() ? detail::start_all_reduce(b.flat, group_, how, kNoLine)
+                      : detail::all_reduce_labelled(b.flat, ReduceOp::sum, group_, how, kNoLine);
 }
 
 void BucketReducer::take_traced(Bucket& b) {
   if (b.traced.empty()) return;
   const NoGradGuard no_grad;
-  const Tensor sum = overlaps() ? detail::wait_all_reduce(b.flat, group_) : b.flat;
+  const Tensor sum = overlaps() ? detail::wait_all_reduce(b.flat, group_, kNoLine) : b.flat;
   const Tensor mean = is_host(device_) ? sum : sum / divisor_;  // the engine has divided it
   b.flat = Tensor();
   int64_t at = 0;

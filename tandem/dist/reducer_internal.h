@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/device_calls_internal.h"
 #include "tandem/grad/grad_watch.h"
@@ -33,7 +34,7 @@ class Reducer : public GradWatcher {
   void reduce_all(double divisor);
   /// While on, walks reduce nothing. Gives what it was.
   bool pause(bool on);
-  int64_t steps() const { return steps_; }
+  int64_t steps() const { return passes_->made; }
   const std::vector<NamedParam>& params() const { return params_; }
 
   void walk_begins(std::span<GradSlot* const> reached, bool create_graph) final;
@@ -50,6 +51,8 @@ class Reducer : public GradWatcher {
   Reducer(std::vector<NamedParam> params, std::shared_ptr<Engine> engine);
   bool paused() const;
   size_t index_of(const GradSlot& slot) const { return index_.at(&slot); }
+  /// How a call of this pass is recorded in a trace.
+  detail::RowCall traced_call(const std::string& label, bool ordered);
   /// Have walks tell this one of the parameters' gradients.
   void watch();
 
@@ -67,7 +70,8 @@ class Reducer : public GradWatcher {
   struct Pause : RefCounted {
     bool on = false;
   };
-  int64_t steps_ = 0;
+  const std::shared_ptr<detail::PassCount> passes_ = std::make_shared<detail::PassCount>();
+  bool opened_ = false;  ///< in a trace: a call of this pass counts it
   Ref<Pause> pause_ = make_ref<Pause>();
   bool paused_in_trace_ = false;  ///< by what is traced itself
   std::unordered_map<const GradSlot*, size_t> index_;

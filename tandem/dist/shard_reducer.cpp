@@ -143,8 +143,8 @@ void ShardReducer::launch_traced(size_t k) {
   Bucket& b = buckets_[k];
   b.flat = gradients_of(u);
   for (const size_t i : u.params) params_[i].param.zero_grad();
-  b.part = detail::start_scatter_sum(b.flat, group_, fmt::format("gradients of {}", u.name),
-                                     ordered_, divisor_);
+  b.part = detail::start_scatter_sum(
+      b.flat, group_, traced_call(fmt::format("gradients of {}", u.name), ordered_));
 }
 
 // Each in its place, zeros between them.

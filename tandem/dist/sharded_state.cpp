@@ -32,7 +32,7 @@ Tensor DataParallel::get_total_norm(double p, SourceLocation loc) {
 Tensor detail::norm_over_ranks(Tensor own, double p, const std::shared_ptr<Engine>& group) {
   own = own.to(DType::f64);
   const auto over_ranks = [&](const Tensor& x, ReduceOp op) {
-    return all_reduce_labelled(x, op, group, "norm of gradients");
+    return all_reduce_labelled(x, op, group, {"norm of gradients"});
   };
   if (std::isinf(p)) return over_ranks(own, ReduceOp::max);
   return pow(over_ranks(pow(own, p), ReduceOp::sum), 1 / p);
@@ -50,7 +50,7 @@ Tensor DataParallel::clip_grad_norm_(double max_norm, double p, SourceLocation l
 std::function<Tensor(const Tensor&)> DataParallel::max_over_ranks() const {
   if (!sharded_) return {};
   return [e = engine_](const Tensor& x) {
-    return detail::all_reduce_labelled(x, ReduceOp::max, e, "overflow of gradients");
+    return detail::all_reduce_labelled(x, ReduceOp::max, e, {"overflow of gradients"});
   };
 }
 

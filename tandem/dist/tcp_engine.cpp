@@ -167,6 +167,7 @@ class TcpEngine final : public QueuedEngine {
 
  protected:
   Work submit(Call c) override {
+    monitor_.called_here();
     if (c.kind == CallKind::send || c.kind == CallKind::recv) {
       if (const std::exception_ptr e = failure()) std::rethrow_exception(e);
       return Work(pairs_.post(c));
@@ -468,14 +469,14 @@ class TcpEngine final : public QueuedEngine {
         late = t->peer();
         came = false;
       }
-    monitor_.decide(
-        fmt::format("{} {} call #{} {} for {:.1f} s, {}\n{}", monitor_.name_of(late),
-                    came ? "is in, and nothing has come from it in" : "lives but has not made",
-                    number_, text_, timeout_, monitor_.place_of(late),
-                    came ? "Is the network slow? TANDEM_DIST_TIMEOUT sets how long a call may take."
-                         : "It computes for longer, hangs or has another number of steps. "
-                           "TANDEM_DIST_TIMEOUT sets "
-                           "how long the others wait."));
+    monitor_.decide(fmt::format(
+        "{} {} call #{} {} for {:.1f} s, {}\n{}{}", monitor_.name_of(late),
+        came ? "is in, and nothing has come from it in" : "lives but has not made", number_, text_,
+        timeout_, monitor_.place_of(late), came ? "" : monitor_.stack_of_peer(late),
+        came ? "Is the network slow? TANDEM_DIST_TIMEOUT sets how long a call may take."
+             : "It computes for longer, hangs or has another number of steps. "
+               "TANDEM_DIST_TIMEOUT sets "
+               "how long the others wait."));
     throw_verdict();
   }
 

@@ -11,6 +11,8 @@
 #include "tandem/dist/launch.h"
 #include "tandem/dist/objects.h"
 #include "tandem/dist/process_group.h"
+#include "tandem/dist/rank_device.h"
+#include "tandem/recipe/parts/parts_internal.h"
 #include "tandem/runs/run_folder.h"
 #include "tandem/runs/run_record.h"
 
@@ -110,6 +112,22 @@ bool is_data_parallel(const Recipe& recipe) {
   const io::Yaml* trainer = recipe.root.find("trainer");
   const io::Yaml* strategy = trainer ? trainer->find("strategy") : nullptr;
   return distributed::find_place().size > 1 && !(strategy && strategy->text == "none");
+}
+
+int ranks_of_machine(const Recipe& recipe) {
+  Options root(&recipe.root, "", recipe.file);
+  if (!root.has("trainer")) return 1;
+  Options trainer = root.part("trainer");
+  const TrainerPart part = read_trainer(trainer, false);
+  if (part.devices == 1) return 1;
+  if (part.devices == 0)
+    trainer.fail("devices", "expects at least 1, or -1 for all that there are");
+  if (part.options.strategy == train::TrainStrategy::none)
+    trainer.fail("devices",
+                 "with strategy none each of them would train a net of its own into the "
+                 "same folder: leave one of the two out");
+  return part.devices > 0 ? static_cast<int>(part.devices)
+                          : distributed::count_devices(part.device);
 }
 
 std::string run_folder(const Recipe& r, const TrainOptions& o) {

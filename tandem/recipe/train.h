@@ -28,6 +28,9 @@ TD_API std::string run_folder(const Recipe& recipe, const TrainOptions& options)
 /// Does the recipe train one net on all ranks of a job? (There are several, and trainer.strategy is
 /// not none.) Rank 0 then writes the run's folder, tests and exports.
 TD_API bool is_data_parallel(const Recipe& recipe);
+/// How many ranks of this machine train the recipe (trainer.devices), for launch_self(). Throws
+/// Value for a number that cannot be, and for devices that are not there.
+TD_API int ranks_of_machine(const Recipe& recipe);
 /// Does the folder hold a run, finished or not?
 TD_API bool holds_run(const std::string& folder);
 /// Does it hold a checkpoint, from which train() resumes it? Without one the run starts over.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tandem/ops/ops.h"
+#include "tandem/train/device_strategies.h"
 #include "tandem/train/keras_names_internal.h"
 #include "tandem/train/layer_figures.h"
 
@@ -108,6 +109,8 @@ void Model::take(nn::Module& net, std::function<Tensor(const Batch&)> forward,
 void Model::compile(CompileModelOptions o) {
   TD_CHECK(o.loss.function || !o.loss.name.empty(), Value,
            "compile() expects a loss, by name (\"mse\") or as a function of output and target");
+  const DeviceStrategy* strategy = DeviceStrategy::current();
+  if (strategy) net_->to(strategy->device());
   auto c = std::make_shared<Compiled>();
   c->forward = forward_;
   c->inputs = static_cast<size_t>(inputs_);
@@ -121,6 +124,7 @@ void Model::compile(CompileModelOptions o) {
                    .accumulate = o.gradient_accumulation_steps,
                    .clip_norm = o.global_clipnorm,
                    .compile = !o.run_eagerly,
+                   .strategy = strategy ? TrainStrategy::ddp : TrainStrategy::automatic,
                    .progress = false,
                    .validation = {.sanity_batches = 0}};
   for (const std::string& m : o.metrics) t.metrics.push_back(metric_by_keras_name(m));

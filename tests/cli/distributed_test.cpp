@@ -53,6 +53,30 @@ TEST_F(Distributed, ARecipeMeetsItsMetric) {
   EXPECT_TRUE(has(text_of(run / "metrics.jsonl"), "system/communication_exposed"));
 }
 
+// The recipe itself asks for ranks.
+TEST_F(Distributed, DevicesOfARecipeAreItsRanks) {
+  const auto one = [&](const std::string& more) {
+    return shell("cd " + folder_.string() + " && " + std::getenv("TANDEM_TOOL") + " train " +
+                 recipe_ + " trainer.report=false --json " + more + " 2>&1");
+  };
+  const Result r = one("trainer.devices=2 trainer.strategy=zero1");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_GE(figures(r).value("test/accuracy", 0.0), 0.96) << r.text;
+  const fs::path run = fs::directory_iterator(folder_ / "runs")->path();
+  EXPECT_TRUE(has(text_of(run / "metrics.jsonl"), "system/communication_exposed"));
+  // A launcher's number counts.
+  const Result launched = train(3, "--json trainer.devices=2 trainer.epochs=1");
+  ASSERT_EQ(launched.code, 0) << launched.text;
+  EXPECT_EQ(one("trainer.devices=-1 trainer.epochs=1").code, 0);  // the CPU is one
+  for (const auto& [more, text] : {std::pair{"trainer.devices=0", "devices: expects at least 1"},
+                                   {"trainer.devices=-2", "devices"},
+                                   {"trainer.devices=2 trainer.strategy=none", "strategy none"}}) {
+    const Result refused = one(more);
+    EXPECT_EQ(refused.code, 1) << refused.text;
+    EXPECT_TRUE(has(refused.text, text)) << refused.text;
+  }
+}
+
 // Losses and metrics of an epoch are those of all ranks: near one rank's, whose dropout draws
 // others.
 TEST_F(Distributed, FiguresAreThoseOfAllRanks) {

@@ -10,6 +10,7 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/files/file.h"
+#include "tandem/compile/compile.h"
 #include "tandem/dist/carrier_internal.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/parameter_server.h"
@@ -74,6 +75,13 @@ std::vector<MatrixRow> matrix() {
         for (const char* moment : {"step", "moving"})
           for (const char* deed : {"kill", "stop"}) rows.push_back({deed, s, moment, engine});
   }
+  // Steps that are one program each: between two of them, and while one moves bytes.
+  for (const char* s : {"ddp compiled", "zero2 compiled", "fsdp compiled"}) {
+    for (const char* deed : {"none", "kill", "exit 0", "stop", "hang", "throw", "abort", "sleep",
+                             "other call", "one call more"})
+      rows.push_back({deed, s, "step"});
+    for (const char* deed : {"kill", "stop"}) rows.push_back({deed, s, "moving"});
+  }
   return rows;
 }
 
@@ -105,16 +113,29 @@ nn::Sequential matrix_net() {
 }
 
 void play_data_parallel(Engine& e, nn::Sequential& net) {
-  const Sharding sharding = played->strategy == "zero1"   ? Sharding::zero1
-                            : played->strategy == "zero2" ? Sharding::zero2
-                            : played->strategy == "fsdp"  ? Sharding::zero3
-                                                          : Sharding::none;
+  const std::string& s = played->strategy;
+  const bool compiled = s.ends_with(" compiled");
+  const Sharding sharding = s.starts_with("zero1")   ? Sharding::zero1
+                            : s.starts_with("zero2") ? Sharding::zero2
+                            : s.starts_with("fsdp")  ? Sharding::zero3
+                                                     : Sharding::none;
   DataParallel model(net, {.sharding = sharding});
   optim::SGD opt(model.parameters(), {.lr = 0.01});
-  for (int step = 1; step <= kMatrixSteps; ++step) {
+  auto update = [&] {
     opt.zero_grad();
+    model(ones({2, 12})).sum().backward();
+    opt.step();
+    return zeros({});
+  };
+  auto program = compile(update);
+  for (int step = 1; step <= kMatrixSteps; ++step) {
     maybe(e, "step", step);
     const std::jthread beside = deed_beside(e, step);
+    if (compiled) {
+      program();
+      continue;
+    }
+    opt.zero_grad();
     model(ones({2, 12})).sum().backward();
     maybe(e, "update", step);
     opt.step();

@@ -15,6 +15,7 @@
 
 #include "tandem/base/clock.h"
 #include "tandem/base/files/file.h"
+#include "tandem/compile/compile.h"
 #include "tandem/dist/carrier_internal.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/nn/nn.h"
@@ -81,15 +82,22 @@ void train(const std::string& name) {
   if (name == "frozen" && odd) net.first.requires_grad_(false);
   DataParallel model(net, {.shards = name == "wrong options" && odd ? 2 : 4});
   optim::SGD opt(net.parameters(), {.lr = 0.1});
-  const auto deed = deeds().find(name);
-  for (int step = 1; step <= 6; ++step) {
+  auto update = [&] {
     opt.zero_grad();
+    model(ones({2, 4})).sum().backward();
+    opt.step();
+    return zeros({});
+  };
+  constexpr std::string_view kCompiled = " compiled";
+  const bool compiled = name.ends_with(kCompiled);
+  const auto deed = deeds().find(compiled ? name.substr(0, name.size() - kCompiled.size()) : name);
+  auto program = compile(update);
+  for (int step = 1; step <= 6; ++step) {
     if (step == 3 && deed != deeds().end()) {
       meet_before_deed(*e);
       if (odd) deed->second(*e);
     }
-    model(ones({2, 4})).sum().backward();
-    opt.step();
+    compiled ? program() : update();
   }
 }
 
@@ -121,7 +129,8 @@ struct Fault {
   std::vector<const char*> texts;  ///< of ranks 0 and 2
   double most = 20;                ///< seconds
   const char* engine = "tcp";
-  double notice = 4;  ///< seconds, of play()
+  double notice = 4;                    ///< seconds, of play()
+  std::vector<const char*> below = {};  ///< in what all print
 };
 void PrintTo(const Fault& f, std::ostream* out) { *out << f.name; }
 
@@ -143,6 +152,7 @@ TEST_P(Faults, AreNamed) {
         found |= has(p.err.substr(at, p.err.find('\n', at) - at), text);
       EXPECT_TRUE(found) << rank << " lacks: " << text << "\n" << p.err;
     }
+  for (const char* text : f.below) EXPECT_TRUE(has(p.err, text)) << text << "\n" << p.err;
   EXPECT_LT(p.seconds, f.most);
   EXPECT_EQ(p.left, 0);
 }
@@ -158,11 +168,25 @@ INSTANTIATE_TEST_SUITE_P(
                "at call #7 all_reduce sum float32"}},
         Fault{"segv", 139, 1, {kHost, "is dead", "in step 2"}},
         Fault{"exit 7", 7, 1, {kHost, "is dead", "in step 2"}}, Fault{"child", 9, 1, {}},
-        Fault{"stop", 70, -1, {kHost, "has not answered for 3.", "in step 2"}},
+        Fault{"stop",
+              70,
+              -1,
+              {kHost, "has not answered for 3.", "in step 2"},
+              20,
+              "tcp",
+              4,
+              {"It is stopped, by a signal or a debugger."}},
         Fault{"hang",
               70,
               -1,
-              {kHost, "lives but has not made call #", "for 4.0 s, last seen in step 2"}},
+              {kHost, "lives but has not made call #", "for 4.0 s, last seen in step 2"},
+              20,
+              "tcp",
+              4,
+              {"Where rank 1 is, the innermost call first:", "] usleep+0x",
+               "] tandem::distributed::hang+0x", "(tandem_test_dist)"}},
+        Fault{"kill compiled", 137, 1, {kHost, "is dead", "in step 2 at call #"}},
+        Fault{"hang compiled", 70, -1, {"in step 3, call #", kHost, "last seen in step 2"}},
         Fault{"deaf", 70, -1, {kHost, "lives but has not made call #"}, 25},
         Fault{"exit 0", 70, -1, {kHost, "has left the group", "in step 2"}},
         Fault{"throw", 70, -1, {kHost}},
@@ -188,7 +212,8 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"wrong options",
               70,
               -1,
-              {"shards=4 sync_batchnorm=false sharding=0 bucket_cap_mb=0, rank 1 ", "shards=2"}},
+              {"shards=4 sync_batchnorm=false sharding=0 bucket_cap_mb=0", ", rank 1 (host ",
+               "shards=2"}},
         Fault{"kill", 137, 1, {kHost, "is dead", "in step 2"}, 20, "gloo"},
         // Where a connection closes while bytes of a send are on their way, Gloo (of 2022) does not
         // wake who waits for that send: it says its error when its time is over, which is the

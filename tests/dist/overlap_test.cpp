@@ -197,7 +197,7 @@ TEST(Overlap, StepsThatReadValuesGoTheSameWayOnAllRanks) {
 TEST(Overlap, AStepThatThrowsEndsWhatItStarted) {
   run_ranks(2, [](const std::shared_ptr<Engine>& e) {
     auto program = compile([&](Tensor x, Tensor at) {
-      const Tensor started = detail::start_all_reduce(x * 2, e, "bucket 0", false);
+      const Tensor started = detail::start_all_reduce(x * 2, e, {"bucket 0"});
       const Tensor row = index_select(x, 0, at).sum();
       return detail::wait_all_reduce(started, e) + row;
     });

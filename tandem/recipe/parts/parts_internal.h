@@ -71,6 +71,7 @@ struct TrainerPart {
   };
   train::TrainerOptions options = {.metrics = {"accuracy"}};
   std::string device = "cpu";
+  int64_t devices = 1;
   std::optional<EarlyStop> early_stop = {};
   std::vector<train::ChosenCallback> callbacks = {};
   bool report = true;
@@ -83,6 +84,13 @@ struct TrainerPart {
     v("device", device,
       {.doc = "where the model is and its steps run: cpu, cuda, cuda:1, opencl and so on; auto: "
               "the first GPU of CUDA, or cpu where there is none",
+       .resumable = true});
+    v("devices", devices,
+      {.doc = "ranks of this machine, of which each gets a device, that `tandem train` starts as "
+              "`tandem launch -n` does; -1: as many as there are devices of that kind. Under a "
+              "launcher its own number counts",
+       .at_least = -1,
+       .at_most = 1024,
        .resumable = true});
     v("early_stop", early_stop, {.doc = "ends the run when a log has not got better"});
     v("callbacks", callbacks, {.doc = "further callbacks, in this order"});

@@ -140,6 +140,22 @@ NamedNumbers unpack(std::string_view text) {
   return all;
 }
 
+namespace {
+
+// Each rank takes its part of whole batches, which must be the same on all of them.
+void check_same_data(distributed::Engine& engine, const data::AnyPipeline& data) {
+  const std::string own = fmt::format("{} batches, seed {}", data.size(), data.seed());
+  const std::vector<std::string> all = distributed::all_gather_text(engine, own, "data");
+  for (size_t r = 1; r < all.size(); ++r)
+    TD_CHECK(all[r] == all[0], Value,
+             "the ranks train on different data: rank 0 has {}, rank {} has {}\nAll ranks make the "
+             "same pipeline, of which each takes its part. manual_seed(1) at the start of the "
+             "program gives all of them the same seed.",
+             all[0], r, all[r]);
+}
+
+}  // namespace
+
 void Trainer::join_ranks(const data::AnyPipeline& data) {
   ranks_.reset();
   serving_.reset();
@@ -154,6 +170,7 @@ void Trainer::join_ranks(const data::AnyPipeline& data) {
       "a step with several optimizers on several ranks\nSet strategy = none (each rank trains by "
       "itself), or run it as one rank.");
   if (options_.parallel.spreads() && options_.average.type != AverageKind::none) refuse_average();
+  check_same_data(*distributed::world(), data);
   ranks_ = std::make_unique<Ranks>(model_, options_);
   if (sharded()) {
     share_out();
