@@ -29,6 +29,9 @@ void describe(Work& w, const OpDef* op, bool depthwise) {
   w.convolution = op && op->has(kConvolution);
   w.batch_norm = op && op->has(kBatchNorm);
   w.depthwise = depthwise;
+  w.contraction = op == &op::matmul || op == &op::linear || w.convolution;
+  w.backward = op == &op::attention_backward;
+  w.attention = w.backward || op == &op::attention;
   w.matrix = depthwise || (op && op->autocast_class == Autocast::low) ||
              w.flops > 8 * w.bytes / static_cast<double>(size_of(w.dtype));
 }

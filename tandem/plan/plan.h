@@ -53,7 +53,10 @@ struct PlanRequest {
   double epochs = 0, tokens = 0;  ///< 0: not asked
   std::string gpu;                ///< empty: the cheapest that fits
   int n = 1;
-  int sharding = 0;              ///< ZeRO stage 0 to 3
+  int sharding = 0;  ///< ZeRO stage 0 to 3
+  /// At stage 3: in the backward pass the next weights are gathered when a unit's gradients are
+  /// complete (FSDP's BACKWARD_POST, Composer's default), not while they are computed.
+  bool late_gathers = false;
   bool recompute = false;        ///< every block is recomputed in the backward pass
   Kept kept = Kept::boundaries;  ///< with recompute
   bool keep_gradients = false;   ///< they are there in the forward pass too: zeroed, not set free

@@ -2,6 +2,8 @@
 // The parts that a plan is put together from. Not installed.
 #pragma once
 
+#include <array>
+
 #include "tandem/plan/plan.h"
 
 namespace tandem::plan {
@@ -35,6 +37,15 @@ std::string unusual_of(const Plan& p);
 /// One accelerator and its host fail about once in so long: 419 interruptions of 16384 GPUs in 54
 /// days (Llama 3, section 3.3.4), so 50700 hours each.
 inline constexpr double kMtbfSeconds = 50700.0 * 3600;
+
+/// Share of the memory bandwidth that large pointwise kernels reach on GPUs.
+inline constexpr double kBandwidthShare = 0.8;
+/// Which phases of a step count.
+using Phases = std::array<bool, 8>;
+/// The times of the kernels of some phases, as a sum of quotients: of the whole net, as `ways` GPUs
+/// that share each layer compute it one after the other.
+Quantity device_time(const Workload& w, const Gpu& gpu, const std::string& key,
+                     const std::string& label, const Phases& wanted, int ways = 1);
 
 Quantity gpus_of(int n);
 /// GPUs, or groups of them that share a net, which have batches of their own.

@@ -42,7 +42,7 @@ Pieces pieces_of(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n)
   const double stages = value_of(tree, "time.stages");
   const double micro = value_of(tree, "time.micro") - stages;
   p.forward = micro * share;
-  p.backward = micro - p.forward;
+  p.backward = micro - p.forward + value_of(tree, "time.adding") / r.accumulate;
   p.hop = stages / 2 / r.parallel.interleave;
   p.update = value_of(tree, "time.update");
   p.rate = value_of(tree, "time.link.rate", 1);
@@ -119,7 +119,8 @@ double copies_step(const Workload& w, const PlanRequest& r, const Pieces& p,
   return s.compute;
 }
 
-// Units of parameters are gathered one ahead, in both passes, and gradients scattered behind.
+// Units of parameters are gathered one ahead, in both passes unless the backward pass gathers late,
+// and gradients scattered behind.
 double sharded_step(const Workload& w, const PlanRequest& r, const Pieces& p,
                     const SimulationOptions& o, double factor) {
   const int64_t units = std::max<int64_t>(1, static_cast<int64_t>(w.blocks)) + 1;
@@ -131,11 +132,13 @@ double sharded_step(const Workload& w, const PlanRequest& r, const Pieces& p,
     for (const bool forward : {true, false}) {
       const double work = factor * (forward ? p.forward : p.backward) / n;
       double here = s.carry(each, s.compute);
+      const bool ahead = forward || !r.late_gathers;
       for (int64_t k = 0; k < units; ++k) {
         const double begin = std::max(s.compute, here);
         const bool more = k + 1 < units;
-        if (more) here = s.carry(each, begin);
+        if (more && ahead) here = s.carry(each, begin);
         s.work(work, begin);
+        if (more && !ahead) here = s.carry(each, s.compute);
         if (!forward) s.carry(each, s.compute);
       }
     }

@@ -71,6 +71,8 @@ Tensor Stepper::body(const Inputs& in) {
   loss.backward();
   if (at_gradients_) (*at_gradients_)();
   if (o_.clip_norm) {
+    // Once for all batches of a step, as the update; memory is still that of the backward pass.
+    phase_ = static_cast<uint8_t>(Phase::update);
     optim::clip_grad_norm_(model_->parameters, 1);
     if (at_gradients_) (*at_gradients_)();  // they may be new ones
   }

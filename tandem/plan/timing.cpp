@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of a step by a roofline per kernel: each takes as long as its arithmetic or its bytes,
-// whichever is longer. Kernels with the same limit share a rate, so their times add up as one
-// quotient of sums.
+// Time of a step: what its kernels take (device_time.cpp), starting them, and exchange with other
+// GPUs that nothing hides.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
-#include "tandem/base/error.h"
 #include "tandem/plan/plan_internal.h"
+#include "tandem/plan/simulate.h"
 
 namespace tandem::plan {
 
@@ -26,164 +24,19 @@ Quantity shared_by_parts(const PlanRequest& r, const std::string& key, const std
 
 namespace {
 
-// Share of the memory bandwidth that large pointwise kernels reach on GPUs.
-constexpr double kBandwidthShare = 0.8;
 // Time from one kernel to the next: a framework's dispatch in eager, a replayed graph compiled.
 constexpr double kEagerLaunch = 6e-6, kCompiledLaunch = 1.5e-6;
-// Between servers: one 200 Gbit/s card per GPU. Rings run over all cards of a server at once, so a
-// server takes a whole message in at the rate of all of them.
-constexpr double kBetweenServers = 25e9;
-// Depthwise convolutions reach this share of the bandwidth, and convolutions in tf32 this share of
-// the peak (their layout is NCHW there): EfficientNet-B0 and -B4, and ResNet-50, as NVIDIA
-// publishes them for one A100 (tests/plan/conv_runs.csv). Assumed for all GPUs.
-constexpr double kDepthwiseShare = 0.08, kTf32ConvShare = 0.2;
-constexpr const char* kConvFrom =
-    "NVIDIA's published runs of conv nets on one A100 (tests/plan/conv_runs.csv)";
-// Under autocast the libraries' batch norms read and write 16 bits, and so does what follows them.
-constexpr double kNarrow = 0.5;
+constexpr const char* kCallsFrom = "those by which NCCL chooses its algorithms (plan/simulate.h)";
 // Of the passes, the share that hides communication.
 constexpr double kOverlap = 2.0 / 3;
 
-enum Kind : uint8_t { kF32, kTf32, kF16, kBf16, kInt8, kKinds };
-constexpr const char* kKindNames[kKinds] = {"f32", "tf32", "f16", "bf16", "int8"};
-
-Kind kind_of(DType d, Precision p) {
-  if (d == DType::bf16) return kBf16;
-  if (d == DType::f16) return kF16;
-  if (d == DType::i8 || d == DType::u8) return kInt8;
-  return p == Precision::tf32 ? kTf32 : kF32;
-}
-
-// Kernels with the same limit: matmuls of a kind, pointwise arithmetic, or moving bytes.
-struct Group {
-  double flops = 0, bytes = 0;
-  double wide = 0;  // of the bytes: those that are counted by half
-  int64_t kernels = 0;
-};
-enum : size_t { kTf32Conv = kKinds, kPointwise, kMoving, kDepthwise, kGroups };
-
-// Is all but matmuls half as wide on the GPU as in the dry run?
-bool narrow_between_matmuls(const Workload& w) {
-  const Precision p = w.options.precision;
-  if (p != Precision::amp_bf16 && p != Precision::amp_f16) return false;
-  return std::any_of(w.work.begin(), w.work.end(),
-                     [](const Work& k) { return k.batch_norm && k.dtype == DType::f32; });
-}
-
-using Phases = std::array<bool, 8>;
-
-// What a GPU reaches: operations and bytes a second, each as its figure shows it.
-class Rates {
- public:
-  explicit Rates(const Gpu& gpu) : gpu_(gpu) {}
-  // Of matmuls: the one constant of the GPU. Convolutions in tf32 are not slower than in f32.
-  bool tf32_conv() const {
-    return gpu_.peak("tf32") * kTf32ConvShare > gpu_.peak("f32") * gpu_.efficiency;
-  }
-  double flops(size_t group) const {
-    if (group == kTf32Conv) return gpu_.peak("tf32") * kTf32ConvShare;
-    return gpu_.peak(kind(group)) * gpu_.efficiency;
-  }
-  double bytes(size_t group) const {
-    return gpu_.bandwidth * (group == kDepthwise ? kDepthwiseShare : kBandwidthShare);
-  }
-  static const char* kind(size_t group) {
-    return group == kPointwise ? "f32" : group == kTf32Conv ? "tf32" : kKindNames[group];
-  }
-  Quantity of(size_t group, const std::string& at) const {
-    if (group == kMoving || group == kDepthwise)
-      return product(
-          at + ".rate", "rate", "B/s", "",
-          {given(at + ".bandwidth", "memory bandwidth", gpu_.bandwidth, "B/s", gpu_.source),
-           group == kMoving ? given(at + ".share", "share", kBandwidthShare, "",
-                                    "what large copies reach on GPUs")
-                            : given(at + ".share", "share", kDepthwiseShare, "", kConvFrom)});
-    return product(
-        at + ".rate", "rate", "FLOP/s", "",
-        {given(at + ".peak", "peak of the " + gpu_.name, gpu_.peak(kind(group)), "FLOP/s",
-               gpu_.source),
-         group == kTf32Conv ? given(at + ".efficiency", "efficiency", kTf32ConvShare, "", kConvFrom)
-                            : given(at + ".efficiency", "efficiency", gpu_.efficiency, "",
-                                    "the constant of this GPU; " + gpu_.efficiency_from)});
-  }
-
- private:
-  const Gpu& gpu_;
-};
-
-std::string label_of(size_t group) {
-  switch (group) {
-    case kMoving:
-      return "moving bytes";
-    case kDepthwise:
-      return "depthwise convolutions";
-    case kTf32Conv:
-      return "convolutions in tf32";
-    case kPointwise:
-      return "pointwise in f32";
-    default:
-      return std::string("matmuls in ") + kKindNames[group];
-  }
-}
-
-// The bytes of a group, as a figure.
-Quantity bytes_of(const Group& g, const std::string& at) {
-  const char* const from = "the rows' cost columns over the dry run";
-  if (g.wide == 0) return given(at + ".bytes", "bytes moved", g.bytes, "B", from);
-  return sum(at + ".moved", "bytes moved", "B", "",
-             {given(at + ".bytes", "of matmuls", g.bytes - g.wide, "B", from),
-              product(at + ".narrow", "between matmuls", "B", "",
-                      {given(at + ".wide", "as the dry run has it", g.wide, "B", from),
-                       given(at + ".half", "16 of 32 bits", kNarrow, "",
-                             "batch norms, and what follows them, read and write 16 bits under "
-                             "autocast on GPUs")})});
-}
-
-// The times of the kernels of some phases, as a sum of quotients.
-Quantity device_time(const Workload& w, const Gpu& gpu, const std::string& key,
-                     const std::string& label, const Phases& wanted) {
-  const Rates rates(gpu);
-  const bool narrow = narrow_between_matmuls(w);
-  const Precision precision = w.options.precision;
-  Group groups[kGroups];
-  for (const Work& k : w.work) {
-    if (!wanted[k.phase]) continue;
-    const bool half = narrow && !k.matrix && k.phase != static_cast<uint8_t>(Phase::update);
-    size_t arithmetic = k.matrix ? static_cast<size_t>(kind_of(k.dtype, precision)) : kPointwise;
-    if (arithmetic == kTf32 && k.convolution && rates.tf32_conv()) arithmetic = kTf32Conv;
-    const size_t moving = k.depthwise ? kDepthwise : kMoving;
-    const double by_bytes = k.bytes * (half ? kNarrow : 1) / rates.bytes(moving);
-    Group& g = groups[k.flops / rates.flops(arithmetic) > by_bytes ? arithmetic : moving];
-    g.flops += k.flops;
-    g.bytes += k.bytes;
-    if (half) g.wide += k.bytes;
-    ++g.kernels;
-  }
-  std::vector<Quantity> parts;
-  for (size_t i = 0; i < kGroups; ++i) {
-    const Group& g = groups[i];
-    if (g.kernels == 0) continue;
-    const std::string at = fmt::format("{}.{}", key, parts.size() + 1);
-    const bool bytes = i == kMoving || i == kDepthwise;
-    parts.push_back(quotient(
-        at, label_of(i), "s",
-        fmt::format("{} kernels that {} holds back", g.kernels, bytes ? "memory" : "arithmetic"),
-        bytes ? bytes_of(g, at)
-              : given(at + ".flops", "FLOPs", g.flops, "FLOP",
-                      "the rows' cost columns over the dry run"),
-        rates.of(i, at)));
-  }
-  if (parts.empty()) parts.push_back(given(key + ".0", "nothing", 0, "s", "no kernels"));
-  return sum(key, label, "s", "", std::move(parts));
-}
-
-// Bytes a second between GPUs, `within` of a server or not.
-Quantity link_rate_of(const Gpu& gpu, const std::string& key, bool within, double between,
-                      const char* why) {
+// Bytes a second between GPUs, `within` of a server or not. Rings run over all cards of a server at
+// once, so a server takes a whole message in at the rate of all of them.
+Quantity link_rate_of(const Gpu& gpu, const std::string& key, bool within, double between) {
   return product(key + ".rate", "rate", "B/s", "",
                  {given(key + ".peak", within ? gpu.link : "network between servers",
                         within ? gpu.link_rate : std::min(gpu.link_rate, between), "B/s",
-                        within ? gpu.source : why),
+                        within ? gpu.source : gpu.network_from),
                   given("time.link.share", "share", kLinkShare, "", "what collectives reach")});
 }
 
@@ -192,23 +45,36 @@ Quantity link_rate_of(const Gpu& gpu, const std::string& key, bool within, doubl
 Quantity layer_communication(const Workload& w, const PlanRequest& r, const Gpu& gpu) {
   const int tp = r.parallel.tensor;
   const bool twice = r.recompute && r.kept == Kept::boundaries;
-  return quotient(
-      "time.layers", "sums over slices", "s", "not hidden: the next layer waits for them",
+  Quantity sums = product(
+      "time.layers.sums", "sums of a microbatch", "", "",
+      {given("time.layers.times", "sums in a block", twice ? 6 : 4, "",
+             twice ? "two in each pass, and in the one that is repeated" : "two in each direction"),
+       quotient("time.layers.blocks", "blocks of one GPU", "", "",
+                given("memory.blocks", "blocks", w.blocks, "", "of the model"),
+                given("parallel.pp", "that hold consecutive layers", r.parallel.pipeline, "",
+                      "asked for"))});
+  const SimulationOptions usual;
+  Quantity calls = product(
+      "time.layers.calls", "waiting of the calls", "s", "",
+      {again(sums), sum("time.layers.call", "of each", "s", "",
+                        {given("time.layers.start", "its start", usual.call, "s", kCallsFrom),
+                         product("time.layers.hops", "hops of the ring", "s", "",
+                                 {given("time.layers.others", "twice the others", 2 * (tp - 1), "",
+                                        "the ring of those that share a layer"),
+                                  given("time.layers.hop", "each",
+                                        tp <= gpu.per_server ? usual.near_hop : usual.far_hop, "s",
+                                        kCallsFrom)})})});
+  Quantity bytes =
       product("time.layers.bytes", "bytes per GPU", "B", "",
               {given("time.boundary", "between two blocks", w.boundary_bytes, "B", "dry run"),
-               given("time.layers.times", "sums in a block", twice ? 6 : 4, "",
-                     twice ? "two in each pass, and in the one that is repeated"
-                           : "two in each direction"),
+               std::move(sums),
                quotient("time.layers.ring", "of each", "", "n - 1 of n parts, there and back",
-                        given("time.layers.others", "twice the others", 2 * (tp - 1), "",
-                              "the ring of those that share a layer"),
-                        given("parallel.tp", "that share each layer", tp, "", "asked for")),
-               quotient("time.layers.blocks", "blocks of one GPU", "", "",
-                        given("memory.blocks", "blocks", w.blocks, "", "of the model"),
-                        given("parallel.pp", "that hold consecutive layers", r.parallel.pipeline,
-                              "", "asked for"))}),
-      link_rate_of(gpu, "time.layers", tp <= gpu.per_server, kBetweenServers,
-                   "200 Gbit/s per GPU"));
+                        again(*find(calls, "time.layers.others")),
+                        given("parallel.tp", "that share each layer", tp, "", "asked for"))});
+  return sum("time.layers", "sums over slices", "s", "not hidden: the next layer waits for them",
+             {quotient("time.layers.carry", "carrying them", "s", "", std::move(bytes),
+                       link_rate_of(gpu, "time.layers", tp <= gpu.per_server, gpu.network)),
+              std::move(calls)});
 }
 
 // What goes from stage to stage and back for one microbatch.
@@ -222,8 +88,7 @@ Quantity stage_communication(const Workload& w, const PlanRequest& r, const Gpu&
                quotient("time.stages.slice", "of one GPU", "", "a slice of each",
                         given("time.stages.one", "all", 1, "", "all of it"),
                         given("parallel.tp", "that share each layer", p.tensor, "", "asked for"))}),
-      link_rate_of(gpu, "time.stages", p.parts() <= gpu.per_server, kBetweenServers,
-                   "200 Gbit/s per GPU"));
+      link_rate_of(gpu, "time.stages", p.parts() <= gpu.per_server, gpu.network));
 }
 
 Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n) {
@@ -233,12 +98,13 @@ Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, 
   const bool narrow = precision == Precision::pure_bf16 || precision == Precision::pure_f16 ||
                       precision == Precision::mixed_bf16;
   const double width = narrow ? 2 : 4;
-  const bool gathers = r.sharding >= 3;
+  const bool gathers = r.sharding >= 3, late = gathers && r.late_gathers;
   Quantity passes = product(
       "time.link.passes", "times around the ring", "", "",
-      {given(
-           "time.link.passes.all", "passes", gathers ? (r.recompute ? 4 : 3) : 2, "",
-           gathers ? "the weights forward and backward, and the gradients" : "scatter and gather"),
+      {given("time.link.passes.all", "passes", gathers ? (r.recompute ? 4 : 3) - late : 2, "",
+             late      ? "the weights forward, and the gradients"
+             : gathers ? "the weights forward and backward, and the gradients"
+                       : "scatter and gather"),
        given("time.link.passes.batches", "batches", gathers ? r.accumulate : 1, "",
              gathers ? "each gathers again" : "once for all batches of a step"),
        quotient("time.link.passes.ring", "of each", "", "n - 1 of n parts come from others",
@@ -256,9 +122,7 @@ Quantity communication(const Workload& w, const PlanRequest& r, const Gpu& gpu, 
   const bool inside = n <= gpu.per_server;
   // As many rings as GPUs of a server share a net take their turns on its cards.
   const int cards = std::max(1, gpu.per_server / std::min(gpu.per_server, r.parallel.parts()));
-  Quantity rate = link_rate_of(
-      gpu, "time.link", inside, kBetweenServers * cards,
-      cards == gpu.per_server ? "200 Gbit/s per GPU, all cards of a server" : "200 Gbit/s per GPU");
+  Quantity rate = link_rate_of(gpu, "time.link", inside, gpu.network * cards);
   return quotient("time.link", "communication", "s", "", std::move(bytes), std::move(rate));
 }
 
@@ -274,8 +138,15 @@ Quantity waiting_for_link(const Workload& w, const PlanRequest& r, const Gpu& gp
        given("time.link.overlap", "share", kOverlap, "", "two thirds of the passes: assumed")});
   Quantity rest = difference("time.link.rest", "what is not hidden", "s", "",
                              {communication(w, r, gpu, n), std::move(hidden)});
-  return most("time.exposed", "waiting for the link", "s", "",
-              {std::move(rest), given("time.exposed.none", "nothing", 0, "s", "at least")});
+  const bool late = r.sharding >= 3 && r.late_gathers;
+  Quantity exposed =
+      most(late ? "time.exposed.hidden" : "time.exposed", "waiting for the link", "s", "",
+           {rest, given("time.exposed.none", "nothing", 0, "s", "at least")});
+  if (!late) return exposed;
+  Quantity once = quotient("time.gathers", "late gathers", "s", "one pass of the weights",
+                           again(rest.parts[0]), again(*find(rest, "time.link.passes.all")));
+  return sum("time.exposed", "waiting for the link", "s", "",
+             {std::move(exposed), std::move(once)});
 }
 
 // A microbatch of nets that several GPUs share: their work and what they exchange.
@@ -296,6 +167,41 @@ Quantity bubble(const PlanRequest& r, const Quantity& micro) {
                                                r.parallel.pipeline - 1, "", "of the pipeline"),
                                          given("parallel.interleave", "stages of a GPU",
                                                r.parallel.interleave, "", "asked for"))});
+}
+
+// Adding each batch's gradients to the sum of a step. Sums are in f32 unless weights are narrower.
+Quantity adding(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n) {
+  const Precision p = w.options.precision;
+  const bool pure = p == Precision::pure_bf16 || p == Precision::pure_f16;
+  const double read = pure || p == Precision::mixed_bf16 ? 2 : 4, sum_width = pure ? 2 : 4;
+  Quantity own =
+      shared_by_parts(r, "parameters.gpu", "parameters of one GPU", "",
+                      given("parameters", "parameters", w.parameters, "", "counted in the model"));
+  if (r.sharding >= 2)
+    own = quotient("time.adding.own", "gradients of one GPU", "", "its shard of them",
+                   std::move(own), replicas_of(r, n));
+  return quotient(
+      "time.adding", "adding gradients", "s", "of each batch to the sum of the step",
+      product("time.adding.bytes", "bytes", "B", "",
+              {std::move(own), accumulated(r),
+               given("time.adding.each", "bytes each", read + 2 * sum_width, "B",
+                     "the new one is read, the sum read and written")}),
+      product("time.adding.rate", "rate", "B/s", "",
+              {given("time.adding.bandwidth", "memory bandwidth", gpu.bandwidth, "B/s", gpu.source),
+               given("time.adding.share", "share", kBandwidthShare, "",
+                     "what large copies reach on GPUs")}));
+}
+
+// The optimizer's kernels on a GPU that holds all of the state.
+Quantity whole_update(const Workload& w, const Gpu& gpu) {
+  Phases update{};
+  update[static_cast<size_t>(Phase::update)] = true;
+  if (w.options.precision != Precision::mixed_bf16)
+    return device_time(w, gpu, "time.update.whole", "the optimizer", update);
+  return product("time.update.whole", "the optimizer", "s", "",
+                 {device_time(w, gpu, "time.update.narrow", "in 16 bits", update),
+                  given("time.update.width", "times as wide", 2, "",
+                        "weights, gradients and state in f32, of which the dry run has 16 bits")});
 }
 
 // The forward pass once more, less the matmuls whose results are kept. `forward`: of one pass.
@@ -336,10 +242,11 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
     v[phase(p)] = true;
     return v;
   };
+  const int ways = r.parallel.tensor;
   std::vector<Quantity> parts, hides;
   if (!w.options.compiled && w.options.training) {
-    Quantity f = device_time(w, gpu, "time.forward", "forward", only(Phase::forward));
-    Quantity b = device_time(w, gpu, "time.backward", "backward", only(Phase::backward));
+    Quantity f = device_time(w, gpu, "time.forward", "forward", only(Phase::forward), ways);
+    Quantity b = device_time(w, gpu, "time.backward", "backward", only(Phase::backward), ways);
     hides.push_back(again(b));
     if (r.sharding >= 3) hides.push_back(again(f));
     if (r.recompute)
@@ -355,7 +262,7 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
     passes.fill(true);
     passes[phase(Phase::update)] = false;
     Quantity q = device_time(w, gpu, "time.kernels",
-                             w.options.training ? "forward and backward" : "forward", passes);
+                             w.options.training ? "forward and backward" : "forward", passes, ways);
     hides.push_back(product(
         "time.link.beside", "of the passes", "s", "",
         {again(q),
@@ -390,10 +297,10 @@ Quantity step_time(const Workload& w, const PlanRequest& r, const Gpu& gpu, int 
   if (r.parallel.pipeline > 1) step.push_back(bubble(r, micro));
   step.push_back(product("time.batches", "batches", "s", "", {std::move(micro), accumulated(r)}));
   if (w.options.training) {
+    if (r.accumulate > 1) step.push_back(adding(w, r, gpu, n));
     // Each GPU updates its part of the state where that is sharded.
     step.push_back(quotient(
-        "time.update", "update", "s", "",
-        device_time(w, gpu, "time.update.whole", "the optimizer", only(Phase::update)),
+        "time.update", "update", "s", "", whole_update(w, gpu),
         given("time.update.parts", "GPUs that share it", r.sharding >= 1 ? n : r.parallel.parts(),
               "", r.sharding >= 1 ? "sharded optimizer state" : "those that share the net")));
   }

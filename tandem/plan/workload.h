@@ -95,6 +95,9 @@ struct Work {
   bool matrix = false;       ///< matmuls, convolutions, attention: what matrix units do
   bool convolution = false;  ///< or a derivative of one
   bool depthwise = false;    ///< a convolution whose filters see one channel each
+  bool contraction = false;  ///< a matmul of its first two inputs, or a convolution
+  bool attention = false;    ///< attention in one kernel
+  bool backward = false;     ///< its derivatives
   bool batch_norm = false;   ///< normalises over the batch
   uint8_t phase = 0;         ///< Phase; of a compiled step: update, or build for all else
   std::string kind;          ///< the row's name, "loop" for pointwise work and fused loops

@@ -139,6 +139,59 @@ TEST(PlanTime, GradientsOnTheWire) {
 }
 
 // Turing has no bf16: f16 is planned unless a precision is requested, and the plan says so.
+// Full tiles reach the GPU's constant; short sums and slices of layers lose more of it.
+TEST(PlanTime, MatmulsByTheirShapes) {
+  init();
+  const Catalog c = Catalog::built_in();
+  const auto share = [&](const char* model, const char* parallel) {
+    PlanRequest r;
+    r.job = find_job(model, {.sequence = 2048});
+    r.compiled = false;
+    read_parallel(parallel, r, false);
+    const Workload w =
+        dry_run(r.job, {.batch = 4, .compiled = false, .precision = Precision::mixed_bf16});
+    const Quantity step = step_time(w, r, c.gpu("A100"), r.n);
+    check(step);
+    const Quantity* q = find(step, "time.forward.1.shapes");
+    return q ? q->value : 0;
+  };
+  const double narrow = share("mpt:125m", "tp=1"), wide = share("mpt:7b", "tp=1"),
+               sliced = share("mpt:7b", "tp=8");
+  EXPECT_GT(narrow, 0.5);
+  EXPECT_GT(wide, narrow + 0.05);
+  EXPECT_LT(wide, 1);
+  EXPECT_LT(sliced, wide - 0.05);
+}
+
+// A causal query sees the keys up to its own; kernels skip the others.
+TEST(PlanTime, CausalAttentionIsHalf) {
+  init();
+  constexpr double kLayers = 12, kHeads = 12, kSequence = 1024, kWidth = 64;
+  const Workload w =
+      dry_run(find_job("gpt2:124m", {.sequence = 1024}), {.batch = 1, .compiled = false});
+  double forward = 0, backward = 0;
+  for (const Work& k : w.work)
+    if (k.attention) (k.backward ? backward : forward) += k.flops;
+  const double pairs = kLayers * kHeads * kSequence * (kSequence + 1) / 2;
+  EXPECT_DOUBLE_EQ(forward, pairs * 4 * kWidth);
+  EXPECT_DOUBLE_EQ(backward, pairs * 10 * kWidth);
+}
+
+// Each batch of a step adds its gradients to the sum, which takes time.
+TEST(PlanTime, BatchesAddTheirGradients) {
+  init();
+  const Gpu gpu = Catalog::built_in().gpu("A100");
+  PlanRequest r = request("gpt2:124m", "a100");
+  const Workload w = dry_run(r.job, {.batch = 1, .precision = Precision::mixed_bf16});
+  EXPECT_EQ(find(step_time(w, r, gpu, 1), "time.adding"), nullptr);
+  r.accumulate = 4;
+  const Quantity step = step_time(w, r, gpu, 1);
+  check(step);
+  const Quantity* adding = find(step, "time.adding");
+  ASSERT_NE(adding, nullptr);
+  EXPECT_NEAR(adding->value, 4 * w.parameters * 10 / (0.8 * gpu.bandwidth), 1e-9);
+}
+
 TEST(Plan, PrecisionOfTheGpu) {
   init();
   const Catalog c = Catalog::built_in();

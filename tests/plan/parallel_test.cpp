@@ -58,6 +58,7 @@ TEST(Parallel, SlowPublishedStepTimes) {
     r.precision = Precision::mixed_bf16;
     r.recompute = true;
     r.kept = kept_of(f[9]);
+    r.clip_norm = true;  // Megatron's default: --clip-grad 1.0
     r.batch = std::stoll(f[7]);
     read_parallel(fmt::format("tp={},pp={},interleave={},micro={}", f[4], f[5], f[6], f[8]), r,
                   false);
@@ -65,6 +66,7 @@ TEST(Parallel, SlowPublishedStepTimes) {
     const Workload w = dry_run(r.job, {.batch = std::stoll(f[8]),
                                        .compiled = false,
                                        .precision = *r.precision,
+                                       .clip_norm = r.clip_norm,
                                        .framework = r.framework,
                                        .attention = r.attention});
     const double planned = step_time(w, r, catalog.gpu(r.gpu), r.n).value;

@@ -36,9 +36,9 @@ std::vector<double> sizes_of(std::vector<double> errors) {
   return errors;
 }
 
-// MosaicML's table of MPT runs: tokens per second and GPU, one constant per GPU type
-// (data/hardware.json), none fitted per row. With its authors' settings: FSDP's full sharding,
-// everything computed in bf16 from f32 weights ("PURE").
+// MosaicML's table of MPT runs: tokens per second and GPU. The constants of a GPU type
+// (data/hardware.json) are set by rows of jobs that are published for one number of GPUs. With its
+// authors' settings: FSDP's full sharding, everything computed in bf16 from f32 weights ("PURE").
 TEST(Published, SlowMosaicThroughput) {
   init();
   const Catalog catalog = Catalog::built_in();
@@ -52,6 +52,7 @@ TEST(Published, SlowMosaicThroughput) {
     r.compiled = false;
     r.precision = Precision::mixed_bf16;
     r.sharding = 3;
+    r.late_gathers = true;  // Composer's default
     r.n = std::stoi(f[3]);
     r.accumulate = std::stoi(f[5]);
     r.recompute = f[6] == "1";
@@ -78,7 +79,7 @@ TEST(Published, SlowMosaicThroughput) {
       "memory planned, of the GPU's: median {:.0f} %, p10 {:.0f} %, p90 {:.0f} %, most {:.0f} %\n",
       100 * quantile(fullness, 0.5), 100 * quantile(fullness, 0.1), 100 * quantile(fullness, 0.9),
       100 * quantile(fullness, 1));
-  EXPECT_LE(quantile(all, 0.9), 0.20);
+  EXPECT_LE(quantile(all, 0.9), 0.15);
   // They fitted: nine of ten are planned to fit within 15 %, and so full that they are worth it.
   EXPECT_LE(quantile(fullness, 0.9), 1.15);
   EXPECT_GE(quantile(fullness, 0.5), 0.6);

@@ -2,6 +2,7 @@
 // Jobs of many GPUs, simulated: what must hold of every curve, and published runs.
 #include "tandem/plan/simulate.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tandem/base/files/file.h"
@@ -118,6 +119,22 @@ TEST(Simulate, PipelinesPauseAsTheirListsSay) {
   }
 }
 
+// What FSDP's BACKWARD_POST costs: each gather of the backward pass is waited for.
+TEST(Simulate, LateGathersAreWaitedFor) {
+  const Simulated& s = small_job();
+  PlanRequest r = s.request;
+  r.sharding = 3;
+  const double ahead = simulate(s.work, r, s.gpu, 64, {.late = 0}).exposed;
+  r.late_gathers = true;
+  const Simulation late = simulate(s.work, r, s.gpu, 64, {.late = 0});
+  EXPECT_GT(late.exposed, ahead * 1.5);
+  r.n = 64;
+  const Quantity planned = step_time(s.work, r, s.gpu, 64);
+  check(planned);
+  r.late_gathers = false;
+  EXPECT_GT(planned.value, step_time(s.work, r, s.gpu, 64).value);
+}
+
 TEST(Simulate, WhatDoesNotFitIsRefused) {
   const Simulated& s = small_job();
   PlanRequest r = s.request;
@@ -126,30 +143,39 @@ TEST(Simulate, WhatDoesNotFitIsRefused) {
   EXPECT_ERROR(Value, "0 steps", simulate(s.work, s.request, s.gpu, 8, {.steps = 0}));
 }
 
-// Runs that differ in nothing but the number of GPUs.
+// Runs that differ in nothing but the number of GPUs. No constant is set by them: step times within
+// 15 %, what a GPU keeps of its rate on more of them within 5 points.
 TEST(Simulate, SlowPublishedScaling) {
   init();
-  std::vector<double> points;
+  std::vector<double> points, errors;
   for (const char* file : {"tests/plan/mosaic_runs.csv", "tests/plan/scaling_runs.csv"})
     for (const PublishedScaling& p : published_scaling(file, Catalog::built_in()))
-      for (size_t i = 1; i < p.gpus.size(); ++i) {
+      for (size_t i = 0; i < p.gpus.size(); ++i) {
+        errors.push_back(std::abs(p.rates[i] / p.simulated_rates[i] - 1));
+        if (i == 0) continue;
         points.push_back(100 * std::abs(p.published[i] - p.simulated[i]));
         print("{}, {} GPUs: published {:.1f} %, simulated {:.1f} %\n", p.name, p.gpus[i],
               100 * p.published[i], 100 * p.simulated[i]);
       }
-  ASSERT_GE(points.size(), 15u);
+  ASSERT_EQ(errors.size(), 38u);
+  ASSERT_EQ(points.size(), 25u);
+  print("{} step times: median {:.1f} %, p90 {:.1f} %\n", errors.size(),
+        100 * quantile(errors, 0.5), 100 * quantile(errors, 0.9));
   print("{} shares: p90 {:.1f} points apart\n", points.size(), quantile(points, 0.9));
-  // 5 points are wanted and 5.4 measured: one job is published slower on 32 GPUs than on 64, which
-  // no simulation gives. The bound keeps that from getting worse.
-  EXPECT_LE(quantile(points, 0.9), 6);
+  EXPECT_LE(quantile(errors, 0.9), 0.15);
+  EXPECT_LE(quantile(errors, 0.5), 0.05);
+  EXPECT_LE(quantile(points, 0.9), 5);
   EXPECT_LE(quantile(points, 0.5), 3);
+  // All but the two of the job that is published slower on 32 GPUs than on 64.
+  std::sort(points.begin(), points.end());
+  EXPECT_LE(points[points.size() - 3], 5);
 }
 
 TEST(Simulate, PublishedRowsWithoutNumbersAreNamed) {
   init();
   const std::string file = testing::TempDir() + "tandem_scaling_rows.csv";
-  for (const char* row :
-       {"h100,7b,2048,8,many,1,1,9000", "h100,7b,99999999999999999999,8,4,1,1,9", "h100,7b,2048"}) {
+  for (const char* row : {"h100,7b,2048,8,many,1,1,9000", "h100,7b,99999999999999999999,8,4,1,1,9",
+                          "h100,7b,2048", "h100,llama3:8b,8192,8,2,1,op,eager,fast,5762"}) {
     write_file(file, row);
     const std::string text =
         thrown([&] { published_scaling(file, Catalog::built_in()); }, ErrorKind::Format);

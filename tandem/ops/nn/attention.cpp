@@ -269,21 +269,28 @@ void backward_batch(BatchCall& c) {
 thread_local AttentionForm t_form = AttentionForm::usual;
 thread_local double t_dropout = 0;
 
+// Pairs of a query and a key that it sees: of a causal call those up to the diagonal, as kernels
+// skip the blocks above it.
+double seen_pairs(const InferCall& c, const Shape& y, const Shape& k) {
+  double heads = 1;
+  for (int i = 0; i + 2 < y.rank(); ++i) heads *= static_cast<double>(y[i].value());
+  const auto queries = static_cast<double>(y[y.rank() - 2].value()),
+             keys = static_cast<double>(k[k.rank() - 2].value());
+  if (!c.get_attrs<AttentionAttrs>().causal) return heads * queries * keys;
+  const double below = std::min(queries, keys);
+  return heads * (below * (below + 1) / 2 + (queries - below) * keys);
+}
+
 double attention_flops(const InferCall& c) {
   const Shape &y = c.out[0].shape, &k = c.in[1].shape;
-  double lines = 1;
-  for (int i = 0; i + 1 < y.rank(); ++i) lines *= static_cast<double>(y[i].value());
-  double width = static_cast<double>(k.back().value() + y.back().value());
-  return 2 * lines * static_cast<double>(k[k.rank() - 2].value()) * width;
+  return 2 * seen_pairs(c, y, k) * static_cast<double>(k.back().value() + y.back().value());
 }
 
 // Five matmuls where the forward pass has two: the scores again, and one per gradient and factor.
 double attention_backward_flops(const InferCall& c) {
   const Shape &y = c.in[0].shape, &k = c.in[2].shape;
-  double lines = 1;
-  for (int i = 0; i + 1 < y.rank(); ++i) lines *= static_cast<double>(y[i].value());
   const auto e = static_cast<double>(k.back().value()), f = static_cast<double>(y.back().value());
-  return 2 * lines * static_cast<double>(k[k.rank() - 2].value()) * (3 * e + 2 * f);
+  return 2 * seen_pairs(c, y, k) * (3 * e + 2 * f);
 }
 
 void check_form(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,

@@ -4,6 +4,7 @@
 // where it comes from: a public document or page with its year, or "assumed: " and why.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,12 +27,21 @@ struct TD_API Gpu {
   std::map<std::string, double>
       flops;  ///< per second by "f32", "tf32", "f16", "bf16", "fp8", "int8"
   std::string link;
-  double link_rate = 0;  ///< bytes per second and direction to the other GPUs
+  double link_rate = 0;   ///< bytes per second and direction to the other GPUs
+  double network = 25e9;  ///< bytes per second of its network card, to other servers
+  std::string network_from = "assumed: 200 Gbit/s for each GPU, as NVIDIA's DGX A100 has it (2020)";
   double watts = 0;
-  int per_server = 8;  ///< most in one server
-  /// The one constant by which peak arithmetic is multiplied, and where it comes from.
+  int per_server = 8;    ///< most in one server
+  int processors = 100;  ///< multiprocessors, or compute units
+  /// The one constant by which peak arithmetic is multiplied for full tiles of matmuls, and where
+  /// it comes from.
   double efficiency = 0.65;
   std::string efficiency_from, source;
+  /// Attention in one kernel, forward and backward, as a share of that rate.
+  std::array<double, 2> attention = {0.67, 0.34};
+  std::string attention_from =
+      "assumed: as on the A100, by rows of MosaicML's table with long sequences (tests/plan/"
+      "mosaic_runs.csv)";
   /// Did no published runs set its efficiency?
   bool assumed_efficiency() const { return efficiency_from.starts_with("assumed: "); }
   /// What programs may have of it: its memory less what the driver keeps.

@@ -14,7 +14,7 @@ const char* prices_text();
 
 namespace {
 
-constexpr int kHardwareSchema = 3, kPricesSchema = 2;
+constexpr int kHardwareSchema = 4, kPricesSchema = 2;
 constexpr size_t kMostRows = 1000, kMostAliases = 50;
 
 // Names of a list: none is another's, however it is written.
@@ -65,10 +65,20 @@ Gpu read_gpu(Record& e) {
   f.finish();
   gpu.link = e.text("link");
   gpu.link_rate = e.number("link_gbs", 0.01, 1e5) * 1e9;
+  if (e.has("network_gbs")) {
+    gpu.network = e.number("network_gbs", 0.01, 1e5) * 1e9;
+    gpu.network_from = e.source("network_from");
+  }
   gpu.watts = e.number("watts", 1, 1e5);
+  gpu.processors = static_cast<int>(e.whole("processors", 1, 100000));
   gpu.per_server = static_cast<int>(e.whole("per_server", 1, 1024));
   gpu.efficiency = e.number("efficiency", 0.01, 1);
   gpu.efficiency_from = e.source("efficiency_from");
+  if (e.has("attention")) {
+    const std::vector<double> shares = e.numbers("attention", 2, 0.01, 1);
+    gpu.attention = {shares[0], shares[1]};
+    gpu.attention_from = e.source("attention_from");
+  }
   gpu.source = e.source("source");
   e.finish();
   return gpu;
