@@ -26,6 +26,7 @@
 #include "tandem/data/transforms/transforms.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/device_mesh.h"
+#include "tandem/dist/join.h"
 #include "tandem/dist/launch.h"
 #include "tandem/dist/parameter_server.h"
 #include "tandem/dist/pipeline.h"

@@ -12,7 +12,8 @@
 
 namespace tandem::distributed {
 
-void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label) {
+void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label,
+                     int root) {
   const NoGradGuard no_grad;
   std::map<std::pair<DType, std::string>, std::vector<Cell*>> alike;
   for (Cell* c : cells) {
@@ -25,8 +26,8 @@ void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std:
     for (const Cell* c : group) parts.push_back(c->read().detach().reshape({-1}));
     const Tensor own = parts.size() == 1 ? parts[0].clone() : cat(parts, 0);
     Tensor flat = own.cpu();  // engines take memory of the host
-    engine.broadcast({flat.impl()->data, flat.numel(), dtype}, 0, {label}).wait();
-    if (engine.rank() == 0) continue;
+    engine.broadcast({flat.impl()->data, flat.numel(), dtype}, root, {label}).wait();
+    if (engine.rank() == root) continue;
     int64_t at = 0;
     for (Cell* c : group) {
       const Tensor now = c->read();

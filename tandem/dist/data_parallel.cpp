@@ -8,6 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/hash/hash.h"
 #include "tandem/dist/collectives_internal.h"
+#include "tandem/dist/join.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/dist/shard_reducer_internal.h"
@@ -189,16 +190,24 @@ DataParallel::~DataParallel() {
 void DataParallel::sync_buffers() {
   if (engine_->size() == 1) return;
   if (sharded_ && !is_tracing()) sharded_->sync();
+  const int root = join_ ? join_->open() : 0;
   if (is_tracing()) return broadcast_traced(net_.buffers(), engine_);
+  spread_buffers(root);
+}
+
+void DataParallel::spread_buffers(int root) {
   if (const std::vector<Cell*> cells = cells_of_buffers(net_); !cells.empty())
-    broadcast_cells(*engine_, cells, "buffers");
+    broadcast_cells(*engine_, cells, "buffers", root);
 }
 
 Tensor DataParallel::operator()(Tensor x, SourceLocation loc) {
-  if (options_.broadcast_buffers && net_.is_training() && !in_shard_)
+  const bool trains = net_.is_training() && !in_shard_;
+  if (options_.broadcast_buffers && trains)
     sync_buffers();
   else if (sharded_ && !is_tracing())
     sharded_->sync();
+  else if (join_ && trains)
+    join_->open();
   return net_(std::move(x), loc);
 }
 
@@ -207,7 +216,7 @@ DataParallel::NoSync::~NoSync() { reducer_.pause(before_); }
 DataParallel::NoSync DataParallel::no_sync() { return NoSync(*reducer_); }
 
 void DataParallel::reduce_gradients() {
-  if (engine_->size() > 1) reducer_->reduce_all(engine_->size());
+  if (engine_->size() > 1) reducer_->reduce_all(reducer_->divisor_of_walks());
 }
 
 int64_t DataParallel::steps() const { return reducer_->steps(); }

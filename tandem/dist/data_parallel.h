@@ -45,6 +45,7 @@ struct DataParallelOptions {
   std::vector<std::string> ignored = {};
 };
 
+class Join;
 class Reducer;
 class ShardedParams;
 
@@ -154,10 +155,12 @@ class TD_API DataParallel {
   int64_t steps() const;
 
  private:
+  friend class Join;
   int64_t shards() const { return options_.shards > 0 ? options_.shards : engine_->size(); }
   void check_shards(int64_t rows) const;
   std::vector<Tensor> add_shards(int64_t rows, const std::function<Tensor(int64_t, int64_t)>& loss);
   Tensor mean_of_shards(const Tensor& sum, const char* label);
+  void spread_buffers(int root);
 
   nn::Module& net_;
   DataParallelOptions options_;
@@ -165,6 +168,7 @@ class TD_API DataParallel {
   std::unique_ptr<ShardedParams> sharded_;  ///< null: not sharded
   std::unique_ptr<Reducer> reducer_;
   bool in_shard_ = false;
+  Join* join_ = nullptr;  ///< that is told of each forward pass
 };
 
 }  // namespace tandem::distributed

@@ -32,7 +32,8 @@ Reducer::Reducer(std::vector<NamedParam> params, std::shared_ptr<Engine> engine)
       group_(std::move(engine)),
       engine_(*group_),
       given_(params_.size()),
-      unsent_(params_.size()) {
+      unsent_(params_.size()),
+      walk_divisor_(engine_.size()) {
   for (size_t i = 0; i < params_.size(); ++i) {
     index_[params_[i].param.cell()->slot().get()] = i;
   }
@@ -76,6 +77,11 @@ detail::RowCall Reducer::traced_call(const std::string& label, bool ordered) {
   return {label, ordered, divisor_, std::exchange(opened_, true) ? nullptr : passes_};
 }
 
+void Reducer::clear_reduced() {
+  for (size_t i = 0; i < params_.size(); ++i)
+    if (!unsent_[i]) params_[i].param.zero_grad();
+}
+
 void Reducer::reduce_all(double divisor) {
   const NoGradGuard no_grad;
   begin(divisor);
@@ -91,7 +97,7 @@ void Reducer::walk_begins(std::span<GradSlot* const> reached, bool create_graph)
       !create_graph, Unsupported,
       "backward() of a DataParallel net with create_graph: reduced gradients have no graph\nCall "
       "it under no_sync(), or use grad().");
-  begin(engine_.size());
+  begin(walk_divisor_);
   std::vector<char> comes(params_.size(), 0);
   for (const GradSlot* s : reached) comes[index_of(*s)] = 1;
   for (size_t i = params_.size(); i-- > 0;)

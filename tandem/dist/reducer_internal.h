@@ -34,6 +34,12 @@ class Reducer : public GradWatcher {
   void reduce_all(double divisor);
   /// While on, walks reduce nothing. Gives what it was.
   bool pause(bool on);
+  bool is_paused() const { return pause_->on; }
+  /// Sums of walks are divided by that, in place of the number of ranks.
+  void set_divisor(double divisor) { walk_divisor_ = divisor; }
+  double divisor_of_walks() const { return walk_divisor_; }
+  /// Empty the gradients but those that were added while paused and not reduced yet.
+  void clear_reduced();
   int64_t steps() const { return passes_->made; }
   const std::vector<NamedParam>& params() const { return params_; }
 
@@ -62,6 +68,7 @@ class Reducer : public GradWatcher {
   std::vector<char> given_;   ///< parameters: in this pass
   std::vector<char> unsent_;  ///< parameters: gradients were added while paused
   double divisor_ = 1;        ///< of this pass's sums
+  double walk_divisor_ = 1;   ///< of those that walks begin
 
  private:
   void begin(double divisor);
@@ -128,8 +135,9 @@ class BucketReducer final : public Reducer {
   size_t next_ = 0;  ///< bucket that is reduced next
 };
 
-/// Give rank 0's values of these cells to all ranks.
-void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label);
+/// Give one rank's values of these cells to all ranks.
+void broadcast_cells(Engine& engine, const std::vector<Cell*>& cells, const std::string& label,
+                     int root = 0);
 
 /// Rank 0's value of each cell goes to all, one after the other, so that a rank holds one whole
 /// value at a time beside what `keep` (index in `cells`, value on the host) stores of it. Rank 0
