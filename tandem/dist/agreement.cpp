@@ -42,6 +42,7 @@ void share_cells(Engine& engine, const std::vector<Cell*>& cells, const std::str
                  const std::function<void(size_t, const Tensor&)>& keep) {
   if (engine.size() == 1) return;
   const NoGradGuard no_grad;
+  const DeviceGuard here(cpu);  // engines take memory of the host
   for (size_t i = 0; i < cells.size(); ++i) {
     const Spec spec = cells[i]->spec();
     Tensor whole;

@@ -59,6 +59,14 @@ bool is_ignored(const std::string& name, const DataParallelOptions& o) {
                      [&](const std::string& p) { return nn::name_matches(p, name); });
 }
 
+// Is there a device whose memory the optimizer's state would take?
+bool offloads_to_host(nn::Module& net, const DataParallelOptions& o) {
+  if (!o.offload_optimizer) return false;
+  const std::vector<Param> all = net.parameters();
+  return std::any_of(all.begin(), all.end(),
+                     [](const Param& p) { return p.requires_grad() && !is_host(device_of(p)); });
+}
+
 std::vector<std::string> layout_of(nn::Module& net, const BucketReducer* plan,
                                    const DataParallelOptions& o) {
   const DeferredInitGuard as_they_are;  // shapes are all that is asked for
@@ -73,9 +81,10 @@ std::vector<std::string> layout_of(nn::Module& net, const BucketReducer* plan,
   if (plan)
     for (std::string& line : plan->plan()) lines.push_back(std::move(line));
   lines.push_back(fmt::format(
-      "the options broadcast_buffers={} shards={} sync_batchnorm={} sharding={} bucket_cap_mb={}",
+      "the options broadcast_buffers={} shards={} sync_batchnorm={} sharding={} bucket_cap_mb={} "
+      "offload_optimizer={}",
       o.broadcast_buffers, o.shards, o.sync_batchnorm, static_cast<int>(o.sharding),
-      o.bucket_cap_mb));
+      o.bucket_cap_mb, o.offload_optimizer));
   return lines;
 }
 
@@ -117,6 +126,9 @@ class ShardTree {
 DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
                            std::shared_ptr<Engine> engine)
     : net_(net), options_(options), engine_(std::move(engine)) {
+  const bool offloads = offloads_to_host(net, options_);
+  options_.offload_optimizer = offloads;
+  if (offloads && options_.sharding == Sharding::none) options_.sharding = Sharding::zero1;
   const bool sharded = options_.sharding != Sharding::none;
   std::vector<NamedParam> params;
   std::unordered_map<const Cell*, bool> seen;
@@ -148,14 +160,11 @@ DataParallel::DataParallel(nn::Module& net, DataParallelOptions options,
              "DataParallel expects parameters on one device, '{}' is on {} and '{}' on {}\n"
              "One process drives one device: net.to(device) before.",
              params[0].name, to_string(first), p.name, to_string(here));
-    TD_CHECK(is_host(here) || !sharded, Unsupported,
-             "DataParallel shards parameters on the host, '{}' is on {}\nLeave `sharding` out.",
-             p.name, to_string(here));
   }
   TD_CHECK(options_.bucket_cap_mb >= 0 && options_.first_bucket_mb > 0, Value,
            "DataParallel expects buckets of more than 0 MB, got {} and {}", options_.bucket_cap_mb,
            options_.first_bucket_mb);
-  if (engine_->size() == 1) {
+  if (engine_->size() == 1 && !offloads) {
     reducer_ = std::make_unique<BucketReducer>(std::move(params), options_, engine_);
     reducer_->pause(true);
     return;
@@ -188,8 +197,8 @@ DataParallel::~DataParallel() {
 }
 
 void DataParallel::sync_buffers() {
-  if (engine_->size() == 1) return;
   if (sharded_ && !is_tracing()) sharded_->sync();
+  if (engine_->size() == 1) return;
   const int root = join_ ? join_->open() : 0;
   if (is_tracing()) return broadcast_traced(net_.buffers(), engine_);
   spread_buffers(root);
@@ -216,7 +225,7 @@ DataParallel::NoSync::~NoSync() { reducer_.pause(before_); }
 DataParallel::NoSync DataParallel::no_sync() { return NoSync(*reducer_); }
 
 void DataParallel::reduce_gradients() {
-  if (engine_->size() > 1) reducer_->reduce_all(reducer_->divisor_of_walks());
+  if (engine_->size() > 1 || sharded_) reducer_->reduce_all(reducer_->divisor_of_walks());
 }
 
 int64_t DataParallel::steps() const { return reducer_->steps(); }
@@ -300,7 +309,7 @@ Tensor DataParallel::sharded_backward(int64_t rows,
   const std::vector<Tensor> sums = add_shards(rows, loss);
   const NoGradGuard no_grad;
   const auto n = static_cast<double>(shards());
-  const bool alone = engine_->size() == 1;
+  const bool alone = engine_->size() == 1 && !sharded_;
   for (size_t i = 0; i < params.size(); ++i)
     params[i].param.set_grad(alone && sums[i + 1].defined() ? sums[i + 1] / n : sums[i + 1]);
   if (!alone) reducer_->reduce_all(n);

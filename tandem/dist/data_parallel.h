@@ -43,6 +43,11 @@ struct DataParallelOptions {
   /// Patterns for names of parameters that are left alone (nn::name_matches()): experts of which
   /// each rank has others. Not with sharding.
   std::vector<std::string> ignored = {};
+  /// For a net on a device: the optimizer's state, its updates and a copy of the parameters stay on
+  /// the host. Gradients come there, are applied by its kernels, and the new values go back when
+  /// they are read. The optimizer takes DataParallel::parameters(). On several ranks each updates
+  /// its part, as with Sharding::zero1 where no other one is set. On the host it changes nothing.
+  bool offload_optimizer = false;
 };
 
 class Join;
@@ -60,7 +65,7 @@ class ShardedParams;
 class TD_API DataParallel {
  public:
   /// `net` must outlive this, and keep its parameters. Throws Value naming the first parameter and
-  /// rank that differ, Unsupported for parameters that do not lie on the host. All ranks call it.
+  /// rank that differ, Unsupported for parameters on several devices. All ranks call it.
   explicit DataParallel(nn::Module& net, DataParallelOptions options = {},
                         std::shared_ptr<Engine> engine = world());
   ~DataParallel();
@@ -68,7 +73,7 @@ class TD_API DataParallel {
   DataParallel& operator=(const DataParallel&) = delete;
 
   /// What an optimizer updates: the net's parameters, or this rank's part of each, flat, with the
-  /// parameter's name.
+  /// parameter's name, or the copies on the host of one rank that offloads.
   std::vector<Param> parameters() const;
   /// Gradient clipping by the norm over all ranks' parts; gives the norm before. All ranks call it.
   Tensor clip_grad_norm_(double max_norm, double norm_type = 2.0,

@@ -2,9 +2,7 @@
 #include "tandem/dist/shard_reducer_internal.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/dist/collectives_internal.h"
 #include "tandem/dist/reduce_internal.h"
@@ -24,20 +22,23 @@ ShardReducer::ShardReducer(std::vector<NamedParam> named, ShardedParams& params,
 
 ShardReducer::~ShardReducer() {
   unwatch_gradients(*this);
-  for (Bucket& b : buckets_) try {  // after an error: nobody may write to memory that is gone
-      b.work.wait();
-    } catch (...) {}
+  for (Bucket& b : buckets_) b.call.settle();  // after an error: nobody may write to what is gone
 }
 
 void ShardReducer::begin_pass() {
   TD_CHECK(!is_tracing() || values_hidden(), Unsupported,
            "gradients of sharded parameters in a function that is compiled with Control::eager\n"
            "Leave it out, or reduce outside: no_sync() inside, reduce_gradients() after it.");
+  TD_CHECK(!is_tracing() || !sharded_.offloads(), Unsupported,
+           "gradients in a compiled function, and an optimizer on the host (offload_optimizer): a "
+           "program runs on one device\nCompile forward and backward pass under no_sync(), and "
+           "call reduce_gradients() and the optimizer's step() outside; or run the step op by op.");
   next_ = 0;
-  if (!is_tracing()) users_ = zeros({static_cast<int64_t>(params_.size())});
+  if (!is_tracing()) users_ = zeros_flat(static_cast<int64_t>(params_.size()), DType::f32, cpu);
   used_.assign(params_.size(), 0);
   for (Bucket& b : buckets_) {
     b.given = 0;
+    b.call.settle();  // of a pass that has thrown
     if (is_tracing()) b.flat = b.part = Tensor();
   }
 }
@@ -54,15 +55,14 @@ void ShardReducer::give(size_t i, bool used) {
     return launch_full();
   }
   if (b.given == 1) {
-    if (!b.flat.defined()) b.flat = empty({u.elements}, u.dtype);
-    std::memset(b.flat.impl()->data, 0, static_cast<size_t>(u.elements) * size_of(u.dtype));
+    if (!b.flat.defined()) b.flat = empty_flat(u.elements, u.dtype, sharded_.device());
+    clear_flat(b.flat);
   }
   Tensor g = params_[i].param.grad();
   if (g.defined()) {
     if (g.dtype() != u.dtype) g = g.to(u.dtype);
     if (!g.is_contiguous()) g = g.contiguous();
-    copy_bytes(byte_at(b.flat, p.offset), g.impl()->data,
-               static_cast<size_t>(g.numel()) * size_of(u.dtype));
+    copy_into(b.flat, p.offset, g);
     params_[i].param.zero_grad();
     if (used || unsent_[i]) users_.mutable_data<float>()[i] = 1;
   }
@@ -85,18 +85,13 @@ void ShardReducer::launch_full() {
 void ShardReducer::launch(size_t k) {
   const ShardedParams::Unit& u = sharded_.units()[k];
   Bucket& b = buckets_[k];
-  b.part = empty({u.part}, u.dtype);
-  b.work = engine_.reduce_scatter(
-      {b.flat.impl()->data, u.elements, u.dtype}, {b.part.impl()->data, u.part, u.dtype},
-      ReduceOp::sum,
-      {.label = fmt::format("gradients of {}", u.name), .ordered = ordered_, .divisor = divisor_});
+  b.call = sharded_.calls().sum(b.flat, fmt::format("gradients of {}", u.name), ordered_, divisor_);
+  if (!keeps_whole()) b.flat = Tensor();  // the call has what it needs
   sharded_.used_in_backward(k);
 }
 
 void ShardReducer::settle(Bucket& b) {
-  b.work.wait();
-  b.work = Work();
-  if (!keeps_whole()) b.flat = Tensor();
+  if (b.call.running()) b.part = b.call.wait();
 }
 
 void ShardReducer::end_pass() {
@@ -120,8 +115,8 @@ void ShardReducer::end_pass() {
       const ShardedParams::Place& p = sharded_.places()[i];
       const Tensor g = narrow(
           b.part, 0, p.begin < p.end ? p.offset + p.begin - sharded_.first(u) : 0, p.end - p.begin);
-      const Tensor before = p.shard.grad();
-      p.shard.set_grad(before.defined() ? before + g : g);
+      const Tensor before = p.shard.grad(), own = g.reshape(p.shard.shape());
+      p.shard.set_grad(before.defined() ? before + own : own);
     }
     b.part = Tensor();
   }
@@ -143,12 +138,14 @@ void ShardReducer::launch_traced(size_t k) {
   Bucket& b = buckets_[k];
   b.flat = gradients_of(u);
   for (const size_t i : u.params) params_[i].param.zero_grad();
-  b.part = detail::start_scatter_sum(
-      b.flat, group_, traced_call(fmt::format("gradients of {}", u.name), ordered_));
+  detail::RowCall how = traced_call(fmt::format("gradients of {}", u.name), ordered_);
+  if (!is_host(sharded_.device())) how.divisor = 1;  // the program divides
+  b.part = detail::start_scatter_sum(b.flat, group_, how);
 }
 
 // Each in its place, zeros between them.
 Tensor ShardReducer::gradients_of(const ShardedParams::Unit& u) const {
+  const DeviceGuard there(sharded_.device());
   std::vector<Tensor> all;
   int64_t filled = 0;
   const auto zeros_until = [&](int64_t at) {
@@ -170,6 +167,7 @@ void ShardReducer::settle_traced(Bucket& b) {
   if (!b.flat.defined()) return;
   const NoGradGuard no_grad;
   b.part = detail::wait_scatter_sum(b.part, b.flat, group_);
+  if (!is_host(sharded_.device())) b.part = b.part / divisor_;
   b.flat = Tensor();
 }
 

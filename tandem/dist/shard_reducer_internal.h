@@ -19,7 +19,7 @@ class ShardReducer final : public Reducer {
   struct Bucket {
     size_t given = 0;
     Tensor flat, part;  ///< the unit's gradients, and this rank's part of their sum
-    Work work;
+    FlatCall call;
   };
   void begin_pass() override;
   void give(size_t i, bool used) override;
@@ -30,7 +30,10 @@ class ShardReducer final : public Reducer {
   Tensor gradients_of(const ShardedParams::Unit& u) const;
   void launch_traced(size_t k);
   void settle_traced(Bucket& b);
-  bool keeps_whole() const { return sharded_.sharding() == Sharding::zero1; }
+  /// On their way to the host gradients need not wait for the pass's end.
+  bool keeps_whole() const {
+    return sharded_.sharding() == Sharding::zero1 && !sharded_.offloads();
+  }
 
   ShardedParams& sharded_;
   bool ordered_;

@@ -68,6 +68,7 @@ struct Parts {
   }
   // Elements [begin, end) of something, flat; throws Value where some are missing.
   Tensor take(const std::string& name, int64_t begin, int64_t end, DType dtype) const {
+    const DeviceGuard here(cpu);
     const Tensor out = empty({end - begin}, dtype);
     int64_t filled = begin;
     const auto all = parts.find(name);

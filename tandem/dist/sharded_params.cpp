@@ -2,7 +2,6 @@
 #include "tandem/dist/sharded_params_internal.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "tandem/base/copy_bytes.h"
@@ -20,6 +19,18 @@ constexpr int64_t kUnitAlignment = 64;  ///< bytes between parameters: what kern
 
 size_t bytes_of(int64_t elements, DType t) { return static_cast<size_t>(elements) * size_of(t); }
 
+/// What is read while it lives is no input of the function that is being logged (checkpoint()).
+class UnloggedReads {
+ public:
+  UnloggedReads() : log_(std::exchange(context().cell_log, nullptr)) {}
+  ~UnloggedReads() { context().cell_log = log_; }
+  UnloggedReads(const UnloggedReads&) = delete;
+  UnloggedReads& operator=(const UnloggedReads&) = delete;
+
+ private:
+  decltype(Context::cell_log) log_;
+};
+
 }  // namespace
 
 ShardedParams::ShardedParams(nn::Module& net, std::vector<NamedParam> params,
@@ -28,6 +39,8 @@ ShardedParams::ShardedParams(nn::Module& net, std::vector<NamedParam> params,
       params_(std::move(params)),
       group_(std::move(engine)),
       engine_(*group_),
+      device_(params_[0].param.cell()->spec().device),
+      home_(options.offload_optimizer ? cpu : device_),
       places_(params_.size()),
       link_(std::make_shared<tandem::detail::SourceLink>()) {
   link_->source = this;
@@ -38,6 +51,9 @@ ShardedParams::ShardedParams(nn::Module& net, std::vector<NamedParam> params,
     make_units(net, static_cast<int64_t>(
                         (options.bucket_cap_mb > 0 ? options.bucket_cap_mb : kUnitMb) * 1e6));
   }
+  std::vector<DType> dtypes;
+  for (const Unit& u : units_) dtypes.push_back(u.dtype);
+  calls_ = std::make_unique<FlatCalls>(group_, device_, home_, dtypes);
   make_shards();
   drop_all();
 }
@@ -46,9 +62,7 @@ ShardedParams::~ShardedParams() {
   link_->source = nullptr;
   for (const auto& [module, id] : hooks_) module->remove_hook(id);
   set_roles(tandem::detail::ShardRole::none, tandem::detail::ShardRole::none);
-  for (Unit& u : units_) try {  // nobody may write to memory that is gone
-      u.work.wait();
-    } catch (...) {}
+  for (Unit& u : units_) u.call.settle();  // nobody may write to memory that is gone
 }
 
 // A parameter's unit is the outermost module above it that takes one tensor and is not too large,
@@ -116,21 +130,27 @@ std::pair<int64_t, int64_t> ShardedParams::range(const Place& p, const Unit& u, 
   return {within(u.part * rank), within(u.part * (rank + 1))};
 }
 
-// Of rank 0's values; a whole one is here for a moment.
+// Of rank 0's values; a whole one is here for a moment. One rank's part is the whole parameter,
+// which any optimizer may update.
 void ShardedParams::make_shards() {
   const NoGradGuard no_grad;
   std::vector<Cell*> cells;
   for (const NamedParam& p : params_) cells.push_back(p.param.cell().get());
-  share_cells(engine_, cells, "parameters", [&](size_t i, const Tensor& whole) {
+  const auto keep = [&](size_t i, const Tensor& whole) {
     Place& p = places_[i];
     std::tie(p.begin, p.end) = range(p, units_[p.unit], engine_.rank());
-    p.shard = Param(part_of(i, whole));
+    const Tensor part = part_of(i, whole);
+    p.shard = Param(part.device() == home_ ? part : part.to(home_));
     p.shard.cell()->name = params_[i].name;
     p.gathered = p.shard.cell()->generation();
     tandem::detail::set_absent(*cells[i], link_);
     p.generation = cells[i]->generation();
     p.absent = true;
-  });
+  };
+  if (engine_.size() == 1)
+    for (size_t i = 0; i < cells.size(); ++i) keep(i, cells[i]->read().detach());
+  else
+    share_cells(engine_, cells, "parameters", keep);
   set_roles(tandem::detail::ShardRole::whole, tandem::detail::ShardRole::part);
 }
 
@@ -139,7 +159,8 @@ void ShardedParams::set_roles(tandem::detail::ShardRole whole,
                               tandem::detail::ShardRole part) const {
   for (size_t i = 0; i < params_.size(); ++i) {
     tandem::detail::set_shard_role(*params_[i].param.cell(), whole, link_);
-    if (places_[i].shard.defined()) tandem::detail::set_shard_role(*places_[i].shard.cell(), part);
+    if (places_[i].shard.defined() && engine_.size() > 1)
+      tandem::detail::set_shard_role(*places_[i].shard.cell(), part);
   }
 }
 
@@ -155,11 +176,13 @@ Param ShardedParams::shard_of(const Param& p) const {
 }
 
 Tensor ShardedParams::part_of(size_t i, const Tensor& whole) const {
+  if (engine_.size() == 1) return whole.contiguous().clone();
   const Place& p = places_[i];
   return narrow(whole.contiguous().reshape({-1}), 0, p.begin, p.end - p.begin).clone();
 }
 
 Tensor ShardedParams::whole_of(size_t i, const Tensor& part) {
+  if (engine_.size() == 1) return part;
   const Place& p = places_[i];
   const Unit& u = units_[p.unit];
   int64_t most = 0;
@@ -167,9 +190,10 @@ Tensor ShardedParams::whole_of(size_t i, const Tensor& part) {
     const auto [begin, end] = range(p, u, r);
     most = std::max(most, end - begin);
   }
-  const Tensor in = zeros({most}, part.dtype()), out = empty({most * engine_.size()}, part.dtype());
-  const Tensor own = part.contiguous(), whole = empty({p.numel}, part.dtype());
-  copy_bytes(in.impl()->data, own.impl()->data, bytes_of(own.numel(), own.dtype()));
+  const Tensor in = zeros_flat(most, part.dtype(), cpu),
+               out = empty_flat(most * engine_.size(), part.dtype(), cpu),
+               whole = empty_flat(p.numel, part.dtype(), cpu);
+  copy_into(in, 0, part.contiguous());
   engine_
       .all_gather({in.impl()->data, most, in.dtype()}, {out.impl()->data, out.numel(), out.dtype()},
                   {"state of " + params_[i].name})
@@ -178,7 +202,8 @@ Tensor ShardedParams::whole_of(size_t i, const Tensor& part) {
     const auto [begin, end] = range(p, u, r);
     copy_bytes(byte_at(whole, begin), byte_at(out, most * r), bytes_of(end - begin, out.dtype()));
   }
-  return whole.reshape(p.shape);
+  const Tensor shaped = whole.reshape(p.shape);
+  return is_host(part.device()) ? shaped : shaped.to(part.device());
 }
 
 // ---- values that somebody else wrote
@@ -224,34 +249,34 @@ void ShardedParams::sync() {
 void ShardedParams::launch(size_t unit) {
   Unit& u = units_[unit];
   if (u.state != Unit::State::absent) return;
+  if (!u.flat.defined()) u.flat = new_flat(u);
+  const UnloggedReads parts;
   take_written(u);
-  u.sent = zeros({u.part}, u.dtype);
+  const Tensor own = zeros_flat(u.part, u.dtype, home_);
   for (const size_t i : u.params) {
     Place& p = places_[i];
     const Tensor v = p.shard.cell()->read().contiguous();
-    if (p.begin < p.end)
-      copy_bytes(byte_at(u.sent, p.offset + p.begin - first(u)), v.impl()->data,
-                 bytes_of(p.end - p.begin, u.dtype));
+    if (p.begin < p.end) copy_into(own, p.offset + p.begin - first(u), v);
     p.gathered = p.shard.cell()->generation();
   }
-  const Context& c = context();
-  const bool taped = is_grad_enabled() || c.cell_log != nullptr;
-  if (!u.flat.defined())
-    u.flat = frees() && taped && !is_tracing()
-                 ? tandem::detail::make_region(u.elements, u.dtype, link_)
-                 : empty({u.elements}, u.dtype);
-  u.work = engine_.all_gather({u.sent.impl()->data, u.part, u.dtype},
-                              {u.flat.impl()->data, u.elements, u.dtype},
-                              {.label = fmt::format("parameters of {}", u.name)});
+  u.call = calls_->gather(own, u.flat, fmt::format("parameters of {}", u.name));
   u.state = Unit::State::coming;
+}
+
+// What a tape saves of it comes and goes with zero3.
+Tensor ShardedParams::new_flat(Unit& u) const {
+  const Context& c = context();
+  const bool taped = is_grad_enabled() || c.cell_log != nullptr || !is_host(device_);
+  if (!frees() || !taped || is_tracing()) return empty_flat(u.elements, u.dtype, device_);
+  Tensor flat = tandem::detail::make_region(u.elements, u.dtype, link_, device_);
+  if (!is_host(device_)) u.regions.push_back(tandem::detail::region_number(flat));
+  return flat;
 }
 
 void ShardedParams::finish(Unit& u) {
   if (u.state != Unit::State::coming) return;
-  u.work.wait();
+  u.call.wait();
   if (tandem::detail::is_region(u.flat)) tandem::detail::mark_filled(u.flat);
-  u.work = Work();
-  u.sent = Tensor();
   u.state = Unit::State::here;
   const NoGradGuard no_grad;
   for (const size_t i : u.params) {
@@ -296,9 +321,11 @@ void ShardedParams::bring(const Cell& cell) {
 }
 
 // A walk needs what it has saved; the unit that was read before this one comes next.
-void ShardedParams::refill(const Tensor& region) {
+Tensor ShardedParams::refill(const Tensor& region) {
+  const uint64_t number = tandem::detail::region_number(region);
   const auto holds = [&](const Unit& u) {
-    return u.flat.defined() && u.flat.impl()->storage == region.impl()->storage;
+    if (u.flat.defined() && u.flat.impl()->storage == region.impl()->storage) return true;
+    return std::find(u.regions.begin(), u.regions.end(), number) != u.regions.end();
   };
   const auto at = std::find_if(units_.begin(), units_.end(), holds);
   TD_CHECK(at != units_.end(), Value,
@@ -309,16 +336,25 @@ void ShardedParams::refill(const Tensor& region) {
            "backward() reads the parameters of {}, which have changed since its forward pass",
            at->name);
   fetch(unit);
+  Tensor here = at->flat;
   const auto last = std::find(now_.rbegin(), now_.rend(), unit);
-  if (last == now_.rend() || last + 1 == now_.rend()) return;
+  if (last == now_.rend() || last + 1 == now_.rend()) return here;
   const Unit& before = units_[*(last + 1)];
-  if (before.state == Unit::State::absent && before.flat.defined() && !stale(before))
+  if (before.state == Unit::State::absent && was_read(before) && !stale(before))
     launch(*(last + 1));
+  return here;
+}
+
+// May a tape have saved values of it?
+bool ShardedParams::was_read(const Unit& u) const {
+  return is_host(device_) ? u.flat.defined() : !u.regions.empty();
 }
 
 // ---- in a trace that becomes a program: units are gathered by rows
 
 Tensor ShardedParams::bring_by_rows(const Cell& cell, Trace& trace) {
+  // A program runs on one device: it finds parameters whose parts are elsewhere in their cells.
+  if (offloads()) return {};
   trace.guard(*held_, held_->comes_and_goes);
   if (held()) return {};
   const Place& p = places_[index_.at(&cell)];
@@ -378,13 +414,13 @@ void ShardedParams::drop(Unit& u, bool for_now) {
     p.absent = true;
   }
   u.state = Unit::State::absent;
+  if (!for_now) u.regions.clear();
   if (!u.flat.defined()) return;
   const bool held = !u.flat.impl()->storage->refs.unique();
   const bool region = tandem::detail::is_region(u.flat);
-  if (region && for_now && held)
-    tandem::detail::empty_region(u.flat);
-  else if (held || frees())
-    u.flat = Tensor();
+  const bool emptied = region && for_now && held;
+  if (emptied) tandem::detail::empty_region(u.flat);
+  if (emptied ? !is_host(device_) : held || frees()) u.flat = Tensor();
 }
 
 void ShardedParams::after_forward(size_t unit) {

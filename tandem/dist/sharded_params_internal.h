@@ -3,6 +3,7 @@
 // side by side in one flat array, of which every rank owns an equal part; a parameter's shard is
 // what of it lies in this rank's part (nothing, maybe). Units are gathered when a parameter is
 // read, the next one of the last step ahead of it, and dropped when they are not needed any more.
+// Whole parameters lie where the net is, shards there too, or on the host (offload_optimizer).
 #pragma once
 
 #include <functional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "tandem/dist/data_parallel.h"
+#include "tandem/dist/flat_calls_internal.h"
 #include "tandem/dist/reducer_internal.h"
 #include "tandem/graph/cells/absent.h"
 
@@ -37,8 +39,9 @@ class ShardedParams final : public tandem::detail::ValueSource {
     std::vector<size_t> params;
     int64_t elements = 0, part = 0;
     enum class State : uint8_t { absent, coming, here } state = State::here;
-    Tensor flat, sent;
-    Work work;
+    Tensor flat;
+    FlatCall call;
+    std::vector<uint64_t> regions;  ///< of a device: those that were `flat` in this step
     bool resolving = false;
   };
 
@@ -48,6 +51,12 @@ class ShardedParams final : public tandem::detail::ValueSource {
   ~ShardedParams() override;
 
   bool frees() const { return sharding_ == Sharding::zero3; }
+  /// Do shards lie on the host, and the net elsewhere?
+  bool offloads() const { return !(home_ == device_); }
+  /// Where whole parameters lie, and where their shards do.
+  Device device() const { return device_; }
+  Device home() const { return home_; }
+  const FlatCalls& calls() const { return *calls_; }
   Sharding sharding() const { return sharding_; }
   const std::vector<Unit>& units() const { return units_; }
   const std::vector<Place>& places() const { return places_; }
@@ -80,7 +89,7 @@ class ShardedParams final : public tandem::detail::ValueSource {
   Tensor part_of(size_t i, const Tensor& whole) const;
 
   void bring(const Cell& cell) override;
-  void refill(const Tensor& region) override;
+  Tensor refill(const Tensor& region) override;
   Tensor bring_by_rows(const Cell& cell, Trace& trace) override;
   void before_run() override;
 
@@ -96,6 +105,8 @@ class ShardedParams final : public tandem::detail::ValueSource {
   void finish(Unit& u);
   void fetch(size_t unit);
   void fetch_ahead(size_t unit);
+  Tensor new_flat(Unit& u) const;
+  bool was_read(const Unit& u) const;
   void drop(Unit& u, bool for_now);
   void after_forward(size_t unit);
   Tensor gathered_in(const Unit& u) const;
@@ -106,6 +117,8 @@ class ShardedParams final : public tandem::detail::ValueSource {
   std::vector<NamedParam> params_;
   std::shared_ptr<Engine> group_;
   Engine& engine_;
+  Device device_, home_;
+  std::unique_ptr<FlatCalls> calls_;
   std::vector<Unit> units_;
   std::vector<Place> places_;
   std::unordered_map<const Cell*, size_t> index_;

@@ -15,6 +15,11 @@
 #include "tandem/ops/ops.h"
 
 namespace tandem::distributed {
+namespace {
+
+Tensor on_device(const Tensor& x, Device device) { return x.device() == device ? x : x.to(device); }
+
+}  // namespace
 
 std::vector<Param> DataParallel::parameters() const {
   return sharded_ ? sharded_->shards() : net_.parameters();
@@ -22,11 +27,12 @@ std::vector<Param> DataParallel::parameters() const {
 
 Tensor DataParallel::get_total_norm(double p, SourceLocation loc) {
   const NoGradGuard no_grad;
-  Tensor own = optim::get_total_norm(parameters(), p, loc);
+  const Tensor own = optim::get_total_norm(parameters(), p, loc);
   if (!sharded_) return own;
-  // A rank without gradients has no dtype of its own: all send the same one.
+  // A rank without gradients has no dtype and device of its own: all send the same one.
+  const Device home = sharded_->home();
   const DType dtype = parameters().front().dtype();
-  return detail::norm_over_ranks(own, p, engine_).to(dtype);
+  return detail::norm_over_ranks(on_device(own, home), p, engine_).to(dtype);
 }
 
 Tensor detail::norm_over_ranks(Tensor own, double p, const std::shared_ptr<Engine>& group) {
@@ -49,8 +55,11 @@ Tensor DataParallel::clip_grad_norm_(double max_norm, double p, SourceLocation l
 
 std::function<Tensor(const Tensor&)> DataParallel::max_over_ranks() const {
   if (!sharded_) return {};
-  return [e = engine_](const Tensor& x) {
-    return detail::all_reduce_labelled(x, ReduceOp::max, e, {"overflow of gradients"});
+  // Wherever a rank's mark lies: all send one of the same place.
+  return [e = engine_, home = sharded_->home()](const Tensor& x) {
+    const Tensor most = detail::all_reduce_labelled(on_device(x, home), ReduceOp::max, e,
+                                                    {"overflow of gradients"});
+    return on_device(most, x.device());
   };
 }
 
@@ -103,7 +112,7 @@ void DataParallel::each_optim_state(const optim::Optimizer& optimizer, const See
   const NoGradGuard no_grad;
   for (const auto& [name, v] : optimizer.state_dict()) {
     const std::optional<size_t> i = sharded_ ? owner_of(name, reducer_->params()) : std::nullopt;
-    const bool moment = i && v.dim() == 1 && v.shape() == sharded_->places()[*i].shard.shape();
+    const bool moment = i && v.dim() > 0 && v.shape() == sharded_->places()[*i].shard.shape();
     see(name, moment ? sharded_->whole_of(*i, v) : v);
   }
 }
@@ -121,7 +130,7 @@ void DataParallel::load_optim_state_dict(optim::Optimizer& optimizer, const Stat
 // Moments have their parameter's shape; counts and options have no dimension.
 StateDict DataParallel::parts_of_optim_state(const optim::Optimizer& optimizer,
                                              const StateDict& whole) const {
-  if (!sharded_) return whole;
+  if (!sharded_ || engine_->size() == 1) return whole;
   const NoGradGuard no_grad;
   const StateDict own = optimizer.state_dict();
   StateDict parts;

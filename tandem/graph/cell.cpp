@@ -290,6 +290,7 @@ void Buffer::write_(int64_t dim, const Operand& start, const Tensor& value,
   Cell* cells[] = {cell_.get()};
   Tensor position;
   if (start.is_scalar()) {
+    const DeviceGuard beside_it(cell_->spec().device);
     FillAttrs f{Shape(), start.scalar().to_int(), DType::i64};
     position = call(op::fill, &f, loc);
   } else {

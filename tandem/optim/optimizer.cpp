@@ -11,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/graph/cells/absent.h"
+#include "tandem/graph/cells/deferred.h"
 #include "tandem/ops/reduce/reduce.h"
 #include "tandem/ops/view/create.h"
 #include "tandem/ops/view/view.h"
@@ -236,8 +237,11 @@ Tensor Optimizer::step_count() const { return kept_[0].values.value().amax(); }
 // ---- state of a parameter
 
 void Optimizer::add_state(size_t i, const char* name, double fill) {
-  const DeviceGuard there(params_[i].device());
-  add_state(i, name, full(params_[i].shape(), fill, params_[i].dtype()));
+  const Spec spec = params_[i].cell()->spec();
+  const bool later = context().slow & kDeferred;  // recipes begin on the host
+  const DeviceGuard there(later ? cpu : spec.device);
+  const Tensor value = full(spec.shape, fill, spec.dtype);
+  add_state(i, name, value.device() == spec.device ? value : value.to(spec.device));
 }
 void Optimizer::add_state(size_t i, const char* name, Tensor value) {
   Buffer& b = states_[i].emplace_back(name, Buffer(std::move(value))).second;

@@ -12,6 +12,7 @@
 #include "tandem/base/copy_bytes.h"
 #include "tandem/base/error.h"
 #include "tandem/base/per_thread.h"
+#include "tandem/tensor/lazy.h"
 
 namespace tandem {
 namespace {
@@ -242,6 +243,8 @@ size_t span_bytes(const TensorImpl& t) {
 }
 
 Ref<TensorImpl> host_copy(const TensorImpl& t) {
+  if (const Deferred* recipe = deferred_of(t); TD_UNLIKELY(recipe != nullptr))
+    return host_copy(*recipe->compute().impl());
   Ref<TensorImpl> to = Ref<TensorImpl>::adopt(new_tensor(t.shape, t.dtype, cpu, &t.strides));
   copy_bytes(to->data, cpu, t.data, t.device, span_bytes(t));
   return to;

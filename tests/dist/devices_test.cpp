@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data parallel training of nets on devices: each rank drives one, the exchange goes through the
 // host. What the host alone computes, and the same bits on both ranks.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <filesystem>
-
-#include "tandem/backend/gpu/cuda/nccl_internal.h"
-#include "tandem/backend/gpu/engine_internal.h"
-#include "tandem/backend/gpu/fake/fake_driver.h"
 #include "tandem/compile/compile.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/process_group.h"
@@ -19,9 +12,9 @@
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
 #include "tandem/optim/optim.h"
+#include "tests/dist/mock_nccl_helper.h"
 #include "tests/dist/ranks_helper.h"
 #include "tests/support/bits.h"
-#include "tests/support/environment.h"
 #include "tests/support/errors.h"
 #include "tests/support/init.h"
 
@@ -35,18 +28,6 @@ struct SmallConv : nn::Module {
   SmallConv() { TD_REGISTER(conv, norm, out, spare); }
   Tensor forward(Tensor x) { return out(max_pool2d(relu(norm(conv(x))), {2, 2}).flatten(1)); }
 };
-
-// The device of a rank: the second one where there are two.
-std::optional<Device> device_for(const std::string& kind, int rank) {
-  try {
-    return device_of_rank(kind, {.rank = rank, .size = 2, .local_rank = rank, .local_size = 2});
-  } catch (const Error&) {}
-  try {
-    return device_named(kind);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
 
 struct Seen {
   std::vector<float> losses;
@@ -136,96 +117,10 @@ TEST_P(DeviceRanks, WhatIsRefused) {
     net.out.to(*device_for(GetParam(), 0));
     EXPECT_TRUE(has(thrown([&] { DataParallel m(net, {}, e); }, ErrorKind::Unsupported),
                     "on one device, 'conv.weight' is on cpu"));
-    net.to(*device_for(GetParam(), 0));
-    EXPECT_TRUE(has(thrown([&] { DataParallel m(net, {.sharding = Sharding::zero2}, e); },
-                           ErrorKind::Unsupported),
-                    "shards parameters on the host"));
   });
 }
 
 // ---- NCCL: the mock of tests/gpu/mock over two fake devices
-
-/// A library at once where a stream is: the streams of the fake device run later, so they are
-/// waited for first.
-class RanksInStream final : public gpu::RanksLibrary {
- public:
-  RanksInStream(std::unique_ptr<gpu::RanksLibrary> library, gpu::Context& context)
-      : library_(std::move(library)), context_(context) {}
-  bool takes(DType dtype) const override { return library_->takes(dtype); }
-  gpu::Status make_id(std::string& id) override { return library_->make_id(id); }
-  gpu::Status join(const std::string& id, int rank, int size,
-                   std::unique_ptr<gpu::RanksComm>& made) override {
-    std::unique_ptr<gpu::RanksComm> comm;
-    TD_GPU_TRY(library_->join(id, rank, size, comm));
-    made = std::make_unique<Waiting>(std::move(comm), context_);
-    return {};
-  }
-
- private:
-  struct Waiting final : gpu::RanksComm {
-    Waiting(std::unique_ptr<gpu::RanksComm> c, gpu::Context& x) : comm(std::move(c)), context(x) {}
-    gpu::Status call(const DeviceCall& c, gpu::StreamRef stream) override {
-      TD_GPU_TRY(context.synchronize_stream(stream));
-      return comm->call(c, stream);
-    }
-    std::unique_ptr<gpu::RanksComm> comm;
-    gpu::Context& context;
-  };
-  std::unique_ptr<gpu::RanksLibrary> library_;
-  gpu::Context& context_;
-};
-
-class OnMockNccl : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!nccl().report.problem.empty()) GTEST_SKIP() << nccl().report.problem;
-    symbols_ = dlopen(nccl().report.path.c_str(), RTLD_NOW);
-    ASSERT_NE(symbols_, nullptr);
-    for (const int k : {0, 1}) context(k).offer(libraries()[k].get());
-    ran_ = function<int()>("mock_nccl_runs")();
-  }
-  void TearDown() override {
-    for (const int k : {0, 1}) context(k).offer(static_cast<gpu::RanksLibrary*>(nullptr));
-    function<void(const char*, int)>("mock_nccl_fail")("", 0);
-  }
-  template <class Function>
-  Function* function(const char* name) const {
-    return reinterpret_cast<Function*>(dlsym(symbols_, name));
-  }
-  int new_runs() {
-    const int before = std::exchange(ran_, function<int()>("mock_nccl_runs")());
-    return ran_ - before;
-  }
-
- private:
-  static gpu::FakeContext& context(int index) {
-    return dynamic_cast<gpu::FakeContext&>(
-        gpu::engine_of(device_named(fmt::format("fake:{}", index))).context());
-  }
-  static const gpu::NcclLibrary& nccl() {
-    static const auto* const library = [] {
-      const Environment where(
-          "TANDEM_GPU_LIBRARIES",
-          std::filesystem::read_symlink("/proc/self/exe").parent_path() / "mock_cuda");
-      return new gpu::NcclLibrary(gpu::open_nccl_library());
-    }();
-    return *library;
-  }
-  static std::array<std::unique_ptr<gpu::RanksLibrary>, 2>& libraries() {
-    static auto& all = *new std::array<std::unique_ptr<gpu::RanksLibrary>, 2>;
-    static auto& api = *new gpu::cuda::Api;
-    for (const int k : {0, 1}) {
-      if (all[k]) continue;
-      api.cuCtxSetCurrent = [](gpu::cuda::Context) { return gpu::cuda::kSuccess; };
-      std::unique_ptr<gpu::RanksLibrary> made;
-      gpu::open_nccl(nccl(), api, nullptr, made).check();
-      all[k] = std::make_unique<RanksInStream>(std::move(made), context(k));
-    }
-    return all;
-  }
-  void* symbols_ = nullptr;
-  int ran_ = 0;
-};
 
 TEST_F(OnMockNccl, StepsStayOnTheirDevices) {
   for (const bool compiled : {false, true}) {

@@ -26,10 +26,13 @@ struct AbsentOwner {
 };
 struct RegionOwner {
   std::shared_ptr<SourceLink> link;
+  uint64_t number = 0;
   bool filled = false;
+  bool has_bytes = true;  ///< of a device: until it is emptied
 };
 
 std::atomic<int64_t> g_region_now{0}, g_region_peak{0};
+std::atomic<uint64_t> g_regions{0};
 
 void count_region(int64_t bytes) {
   const int64_t now = g_region_now += bytes;
@@ -50,9 +53,24 @@ void free_region(Storage* s) {
   --absent_count();
 }
 
+void free_device_region(Storage* s) {
+  auto* owner = static_cast<RegionOwner*>(s->owner);
+  if (owner->has_bytes) deallocate(s->data, s->nbytes, s->device);
+  delete owner;
+  --absent_count();
+}
+
 const Storage* region_of(const Tensor& t) {
   if (!t.defined() || !t.impl()->storage) return nullptr;
-  return t.impl()->storage->free_data == &free_region ? t.impl()->storage : nullptr;
+  const auto free_data = t.impl()->storage->free_data;
+  return free_data == &free_region || free_data == &free_device_region ? t.impl()->storage
+                                                                       : nullptr;
+}
+
+// Memory that somebody else owns, as a value of that device.
+void place_on(TensorImpl& t, Device device) {
+  t.device = t.storage->device = device;
+  if (!is_host(device)) t.flags |= kOnDevice;
 }
 
 // Few cells have a role, and those only while a net is sharded.
@@ -74,11 +92,12 @@ struct ShardRoles {
 alignas(16) unsigned char g_nothing[16] = {255, 255, 255, 255, 255, 255, 255, 255,
                                            255, 255, 255, 255, 255, 255, 255, 255};
 
-// Of that shape and dtype, without elements.
+// Of that shape, dtype and device, without elements.
 Tensor without_elements(const Spec& spec, AbsentOwner* owner) {
   ++absent_count();
   const Tensor one(Ref<TensorImpl>::adopt(
       new_external(Shape(), spec.dtype, g_nothing, false, &free_absent, owner)));
+  place_on(*one.impl(), spec.device);
   return Tensor(Ref<TensorImpl>::adopt(
       new_view(*one.impl(), spec.shape, Strides(), one.impl()->data, spec.dtype)));
 }
@@ -175,15 +194,31 @@ void bring_value(const Cell& cell, const Tensor& absent) {
   link->source->bring(cell);
 }
 
-Tensor make_region(int64_t elements, DType dtype, const std::shared_ptr<SourceLink>& link) {
+namespace {
+Tensor new_region(void* data, size_t bytes, int64_t elements, DType dtype, Device device,
+                  const std::shared_ptr<SourceLink>& link) {
+  ++absent_count();
+  Tensor t(Ref<TensorImpl>::adopt(new_external(Shape{elements}, dtype, data, true,
+                                               is_host(device) ? &free_region : &free_device_region,
+                                               new RegionOwner{link, ++g_regions})));
+  t.impl()->storage->nbytes = bytes;
+  place_on(*t.impl(), device);
+  return t;
+}
+}  // namespace
+
+Tensor make_region(int64_t elements, DType dtype, const std::shared_ptr<SourceLink>& link,
+                   Device device) {
   const size_t bytes = std::max<size_t>(1, static_cast<size_t>(elements) * size_of(dtype));
+  if (!is_host(device))
+    return new_region(allocate(bytes, device), bytes, elements, dtype, device, link);
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TD_CHECK(data != MAP_FAILED, Memory, "there is no memory for {} bytes of parameters", bytes);
-  ++absent_count();
-  Tensor t(Ref<TensorImpl>::adopt(
-      new_external(Shape{elements}, dtype, data, true, &free_region, new RegionOwner{link})));
-  t.impl()->storage->nbytes = bytes;
-  return t;
+  return new_region(data, bytes, elements, dtype, device, link);
+}
+
+uint64_t region_number(const Tensor& region) {
+  return static_cast<const RegionOwner*>(region_of(region)->owner)->number;
 }
 
 bool is_region(const Tensor& t) { return region_of(t) != nullptr; }
@@ -191,7 +226,12 @@ bool is_region(const Tensor& t) { return region_of(t) != nullptr; }
 void empty_region(const Tensor& region) {
   const Storage* s = region_of(region);
   auto* owner = static_cast<RegionOwner*>(s->owner);
-  if (!std::exchange(owner->filled, false)) return;
+  const bool filled = std::exchange(owner->filled, false);
+  if (!is_host(s->device)) {
+    if (std::exchange(owner->has_bytes, false)) deallocate(s->data, s->nbytes, s->device);
+    return;
+  }
+  if (!filled) return;
   ::madvise(s->data, s->nbytes, MADV_DONTNEED);
   count_region(-static_cast<int64_t>(s->nbytes));
 }
@@ -199,14 +239,26 @@ void empty_region(const Tensor& region) {
 void mark_filled(const Tensor& region) {
   const Storage* s = region_of(region);
   auto* owner = static_cast<RegionOwner*>(s->owner);
-  if (!std::exchange(owner->filled, true)) count_region(static_cast<int64_t>(s->nbytes));
+  if (!std::exchange(owner->filled, true) && is_host(s->device))
+    count_region(static_cast<int64_t>(s->nbytes));
 }
 
 RegionBytes region_bytes() { return {g_region_now, g_region_peak}; }
 void reset_region_peak() { g_region_peak = g_region_now.load(); }
 
 namespace {
-void bring_region(const Tensor& value) {
+// The same view of another region.
+Tensor moved_view(const Tensor& view, const Tensor& to) {
+  const TensorImpl& v = *view.impl();
+  const auto offset = static_cast<const char*>(v.data) - static_cast<const char*>(v.storage->data);
+  Tensor out(Ref<TensorImpl>::adopt(new_view(
+      *to.impl(), v.shape, v.strides, static_cast<char*>(to.impl()->data) + offset, v.dtype)));
+  if (Node* n = node_of(view)) set_node(out, Ref<Node>::share(n), v.out_index);
+  out.impl()->flags |= v.flags & kRequiresGrad;
+  return out;
+}
+
+void bring_region(Tensor& value) {
   const Storage* s = region_of(value);
   if (!s) return;
   const auto* owner = static_cast<const RegionOwner*>(s->owner);
@@ -214,13 +266,14 @@ void bring_region(const Tensor& value) {
   const std::shared_ptr<SourceLink> link = owner->link;
   TD_CHECK(link->source, Value,
            "backward() reads parameters that lie on other ranks, and their DataParallel is gone");
-  link->source->refill(value);
+  const Tensor now = link->source->refill(value);
+  if (now.impl()->storage != s) value = moved_view(value, now);
 }
 }  // namespace
 
-void bring_saved(const Node& node) {
-  for (const NodeInput& i : node.in) bring_region(i.value);
-  for (const NodeOutput& o : node.out) bring_region(o.saved);
+void bring_saved(Node& node) {
+  for (NodeInput& i : node.in) bring_region(i.value);
+  for (NodeOutput& o : node.out) bring_region(o.saved);
 }
 
 }  // namespace tandem::detail

@@ -22,8 +22,9 @@ class TD_API ValueSource {
   virtual ~ValueSource() = default;
   /// Give the cell its value, by Cell::replace().
   virtual void bring(const Cell& cell) = 0;
-  /// Fill the bytes of a region that it has emptied. Throws Value where it cannot.
-  virtual void refill(const Tensor& region) = 0;
+  /// Have the bytes of a region that it has emptied, and give the region that holds them: the same
+  /// one on the host, on a device one at another address. Throws Value where it cannot.
+  virtual Tensor refill(const Tensor& region) = 0;
   /// The value of a cell as rows that are recorded in `trace` now; undefined where a program is to
   /// find it in the cell. The trace keeps a link to the source then (Graph::sources).
   virtual Tensor bring_by_rows(const Cell& cell, Trace& trace);
@@ -67,21 +68,27 @@ TD_API Tensor make_away(Tensor value);
 /// What make_away() was given, where this came from it; else nullptr. With the cell's lock held.
 TD_API Tensor* away_value(const Tensor& absent);
 
-/// A flat tensor whose bytes can be given back to the system and filled again, at one address, so
-/// that views of it stay what they are.
-TD_API Tensor make_region(int64_t elements, DType dtype, const std::shared_ptr<SourceLink>& link);
+/// A flat tensor whose bytes can be given back and filled again while views of it are kept: on the
+/// host at one address, so that views stay what they are. Memory of a device has no address without
+/// bytes: there a region is emptied for good, and its views are moved to the one that takes its
+/// place (bring_saved()).
+TD_API Tensor make_region(int64_t elements, DType dtype, const std::shared_ptr<SourceLink>& link,
+                          Device device = {});
 TD_API bool is_region(const Tensor& t);
-/// Give its bytes back; they read as zeros until the source fills them.
+/// A number that no other region of this process has or had.
+TD_API uint64_t region_number(const Tensor& region);
+/// Give its bytes back; on the host they read as zeros until the source fills them.
 TD_API void empty_region(const Tensor& region);
 /// Whoever has filled it says so, when it is done.
 TD_API void mark_filled(const Tensor& region);
-/// Bytes of all regions of this process that are filled, and the most that were at one time.
+/// Bytes of all regions of the host that are filled, and the most that were at one time. (Those of
+/// devices are in allocator_stats(device).)
 struct RegionBytes {
   int64_t now = 0, peak = 0;
 };
 TD_API RegionBytes region_bytes();
 TD_API void reset_region_peak();
 /// Have the regions filled that this node's saved values are views of.
-TD_API void bring_saved(const Node& node);
+TD_API void bring_saved(Node& node);
 
 }  // namespace tandem::detail

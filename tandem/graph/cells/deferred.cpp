@@ -68,10 +68,11 @@ const Recipe* recipe_of(const Tensor& t) {
 }
 
 // What its results depend on is known, and worth keeping as a recipe: shapes, small tensors and
-// other recipes.
+// other recipes. Values are made on the host, and may then go to a device.
 bool can_wait(const Call& k) {
+  const bool moves = &k.op == &op::to_device;
   if (k.record || k.hidden || k.context.slow & kDryRun || !is_host(k.device) || k.op.has(kEffect) ||
-      k.op.has(kDataSized) || k.op.has(kSetsDevice))
+      k.op.has(kDataSized) || (k.op.has(kSetsDevice) && !moves))
     return false;
   bool deferred = false;
   for (const Tensor& t : k.tensors) {
@@ -83,7 +84,7 @@ bool can_wait(const Call& k) {
   if (k.op.family == Family::view && !deferred) return false;
   for (int o = 0; o < k.op.shown(); ++o) {
     const Spec& s = k.infer.out[o];
-    if (s.shape.is_symbolic() || !is_host(s.device) || !is_large(s)) return false;
+    if (s.shape.is_symbolic() || (!is_host(s.device) && !moves) || !is_large(s)) return false;
   }
   return true;
 }
@@ -123,6 +124,9 @@ bool defer(Call& k, Tensor* out) {
     const Spec& s = k.infer.out[o];
     out[o] = detail::make_deferred(s.shape, s.dtype,
                                    new Recipe(n, static_cast<size_t>(o), k.context.deterministic));
+    if (is_host(s.device)) continue;
+    out[o].impl()->device = s.device;
+    out[o].impl()->flags |= detail::kOnDevice;
   }
   return true;
 }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/dist/flat_rows_internal.h"
+
+#include "tandem/dist/device_calls_internal.h"
+#include "tandem/dist/flat_calls_internal.h"
+#include "tandem/tensor/device_memory.h"
+
+namespace tandem::distributed {
+namespace {
+
+class FlatOnDevice final : public StartedWork {
+ public:
+  FlatOnDevice(std::shared_ptr<DeviceRanks> ranks, Stream stream)
+      : ranks_(std::move(ranks)), stream_(stream) {}
+  void wait() override { ranks_->wait(stream_); }
+  void cancel() noexcept override try { ranks_->wait(stream_); } catch (...) {
+  }
+
+ private:
+  std::shared_ptr<DeviceRanks> ranks_;
+  Stream stream_;
+};
+
+/// A call of the engine between arrays of the host; its result goes to the device at the wait.
+class FlatOnHost final : public StartedWork {
+ public:
+  FlatOnHost(const KernelCall& c, std::shared_ptr<Engine> group, Tensor in, Tensor out)
+      : group_(std::move(group)),
+        in_(std::move(in)),
+        out_(std::move(out)),
+        to_(c.out[0].data),
+        device_(c.device),
+        stream_(c.stream) {}
+  Array in() const { return {in_.impl()->data, in_.numel(), in_.dtype()}; }
+  Array out() const { return {out_.impl()->data, out_.numel(), out_.dtype()}; }
+  Engine& group() const { return *group_; }
+  void begin(Work work) { work_ = std::move(work); }
+  void wait() override {
+    work_.wait();
+    const Array a = out();
+    if (a.count > 0) device_memory(device_).copy_in(to_, a.data, a.bytes(), device_.index, stream_);
+  }
+  void cancel() noexcept override try {
+    // Other ranks wait for what will not come.
+    group_->abort("a step of a compiled function has thrown there");
+    work_.wait();
+  } catch (...) {  // the step's own error is on its way
+  }
+
+ private:
+  std::shared_ptr<Engine> group_;
+  Tensor in_, out_;
+  void* to_;
+  Device device_;
+  Stream stream_;
+  Work work_;
+};
+
+size_t bytes_at(int64_t elements, DType dtype) {
+  return static_cast<size_t>(elements) * size_of(dtype);
+}
+
+// The library's call, where it has one; else false.
+bool start_by_library(const KernelCall& c, const FlatRow& row, DeviceCall call) {
+  std::shared_ptr<DeviceRanks> ranks = joined_devices(row.group, c.device);
+  if (!ranks || !ranks->takes(call.dtype)) return false;
+  if (call.kind == DeviceCall::Kind::reduce_scatter && row.options.ordered) return false;
+  if (call.count > 0) ranks->start(call, c.stream);
+  keep_started(c.out[0].data, started_on_device(std::move(ranks), c.stream));
+  return true;
+}
+
+// Bytes of the device, flat, on the host.
+Tensor brought(const KernelCall& c, const tandem::Array& x) {
+  const Tensor here = empty_flat(x.numel, x.dtype, cpu);
+  if (x.numel > 0)
+    device_memory(c.device).copy_out(here.impl()->data, x.data, bytes_at(x.numel, x.dtype),
+                                     c.device.index, c.stream);
+  return here;
+}
+
+}  // namespace
+
+std::unique_ptr<StartedWork> started_on_device(std::shared_ptr<DeviceRanks> ranks, Stream stream) {
+  return std::make_unique<FlatOnDevice>(std::move(ranks), stream);
+}
+
+// What is sent is a copy: the program may write to the cells while it is on its way.
+void start_gather_on_device(const KernelCall& c, const FlatRow& row) {
+  const DeviceMemory& memory = device_memory(c.device);
+  const DType dtype = c.out[1].dtype;
+  auto* const sent = static_cast<char*>(c.out[1].data);
+  int64_t filled = 0;
+  const auto zeros_until = [&](int64_t at) {
+    if (at > filled)
+      memory.fill(sent + bytes_at(filled, dtype), 0, bytes_at(at - filled, dtype), c.device.index,
+                  c.stream);
+  };
+  for (int i = 0; i < c.n_in; ++i) {
+    if (c.in[i].numel == 0) continue;
+    const int64_t at = (*row.places)[static_cast<size_t>(i)];
+    zeros_until(at);
+    memory.copy(sent + bytes_at(at, dtype), c.in[i].data, bytes_at(c.in[i].numel, dtype),
+                c.device.index, c.stream);
+    filled = at + c.in[i].numel;
+  }
+  zeros_until(row.part);
+  if (start_by_library(c, row,
+                       {.kind = DeviceCall::Kind::all_gather,
+                        .in = sent,
+                        .out = c.out[0].data,
+                        .count = row.part,
+                        .dtype = dtype}))
+    return;
+  auto started = std::make_unique<FlatOnHost>(c, row.group, brought(c, c.out[1]),
+                                              empty_flat(c.out[0].numel, dtype, cpu));
+  started->begin(started->group().all_gather(started->in(), started->out(), row.options));
+  keep_started(c.out[0].data, std::move(started));
+}
+
+// The program divides: no library does.
+void start_sum_on_device(const KernelCall& c, const FlatRow& row) {
+  const DType dtype = c.in[0].dtype;
+  if (start_by_library(c, row,
+                       {.kind = DeviceCall::Kind::reduce_scatter,
+                        .in = c.in[0].data,
+                        .out = c.out[0].data,
+                        .count = c.out[0].numel,
+                        .dtype = dtype}))
+    return;
+  auto started = std::make_unique<FlatOnHost>(c, row.group, brought(c, c.in[0]),
+                                              empty_flat(c.out[0].numel, dtype, cpu));
+  started->begin(
+      started->group().reduce_scatter(started->in(), started->out(), ReduceOp::sum, row.options));
+  keep_started(c.out[0].data, std::move(started));
+}
+
+}  // namespace tandem::distributed
