@@ -72,6 +72,14 @@ void CallLog::set_step(int64_t step) {
   step_ = step;
 }
 
+void CallLog::came_last(int rank, double seconds) {
+  const std::lock_guard hold(lock_);
+  const auto at = static_cast<size_t>(rank);
+  if (delays_.size() <= at) delays_.resize(at + 1);
+  ++delays_[at].calls;
+  delays_[at].seconds += seconds;
+}
+
 std::vector<CallRecord> CallLog::recent() const {
   const std::lock_guard hold(lock_);
   std::vector<CallRecord> all;
@@ -82,6 +90,13 @@ std::vector<CallRecord> CallLog::recent() const {
 std::vector<CallTotals> CallLog::totals() const {
   const std::lock_guard hold(lock_);
   return totals_;
+}
+
+std::vector<RankDelay> CallLog::delays(int ranks) const {
+  const std::lock_guard hold(lock_);
+  std::vector<RankDelay> all = delays_;
+  all.resize(static_cast<size_t>(ranks));
+  return all;
 }
 
 // A process may belong to several groups, and several jobs may share the folder.

@@ -22,9 +22,12 @@ class CallLog {
   /// Somebody has stood still for it.
   void waited(int64_t number, double seconds);
   void set_step(int64_t step);
+  /// Of the ranks of a call, this one came last, so many seconds after this process.
+  void came_last(int rank, double seconds);
 
   std::vector<CallRecord> recent() const;
   std::vector<CallTotals> totals() const;
+  std::vector<RankDelay> delays(int ranks) const;
   /// A line of JSON for each of recent(), into a file of its own in the folder
   /// $TANDEM_DIST_RECORDS, if that is set. Failures are logged.
   void write(const Engine& engine) const noexcept;
@@ -43,6 +46,7 @@ class CallLog {
   int64_t step_ = 0, last_ = 0;
   std::deque<Entry> kept_;
   std::vector<CallTotals> totals_;
+  std::vector<RankDelay> delays_;
 };
 
 }  // namespace tandem::distributed

@@ -87,6 +87,12 @@ struct CallTotals {
   double seconds = 0, waited = 0;  ///< of communication, and what callers stood still for
 };
 
+/// How another rank kept this one waiting.
+struct RankDelay {
+  int64_t calls = 0;   ///< in which it was the last of all ranks to come, after this one
+  double seconds = 0;  ///< between this rank's coming and its, over those calls
+};
+
 namespace detail {
 struct WorkState;
 }
@@ -160,6 +166,9 @@ class TD_API Engine {
   virtual std::vector<CallRecord> recent_calls() const { return {}; }
   /// All calls that have ended well, by label, in order of their first ones.
   virtual std::vector<CallTotals> call_totals() const { return {}; }
+  /// By rank, over all calls of all ranks; empty where the engine does not know. A rank that is
+  /// slower than the others has nearly all of the calls and seconds of every other one.
+  virtual std::vector<RankDelay> delays() const { return {}; }
   /// How many calls this engine has taken.
   int64_t calls() const { return calls_; }
 

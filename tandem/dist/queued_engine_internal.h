@@ -49,12 +49,14 @@ class QueuedEngine : public Engine {
   /// End the thread. For destructors of derived classes, which run() needs.
   void finish();
   void note_step(int64_t step) { log_->set_step(step); }
+  void note_last(int rank, double seconds) { log_->came_last(rank, seconds); }
   /// Called when a caller is thrown the engine's error.
   void on_heard(std::function<void()> f) { heard_ = std::make_shared<std::function<void()>>(f); }
 
  public:
   std::vector<CallRecord> recent_calls() const final { return log_->recent(); }
   std::vector<CallTotals> call_totals() const final { return log_->totals(); }
+  std::vector<RankDelay> delays() const final { return log_->delays(size()); }
 
  private:
   struct Entry {

@@ -178,6 +178,7 @@ class TcpEngine final : public QueuedEngine {
   void run(const Call& c, int64_t number) override {
     text_ = to_string(c);
     monitor_.enter_call(number, text_);
+    rounds_ = 0;
     call_ = &c;
     number_ = number;
     timeout_ = c.options.timeout > 0 ? c.options.timeout : options_.timeout;
@@ -425,17 +426,26 @@ class TcpEngine final : public QueuedEngine {
     }
   }
 
-  // Move all messages of a round.
+  // Move all messages of a round. The first one of a call tells who comes last.
   void exchange(std::vector<Transfer>& round) {
     std::vector<pollfd> polled;
     std::vector<Transfer*> of;
-    for (;;) {
+    const bool first = rounds_++ == 0;
+    const Clock::time_point begin = Clock::now();
+    int last = -1;
+    double late = 0;
+    for (bool waited = false;; waited = true) {
       polled.clear();
       of.clear();
       for (Transfer& t : round) {
         if (t.done()) continue;
         const Fd& fd = mesh_.sockets[kCalls][static_cast<size_t>(t.peer())];
+        const bool came = t.came();
         const Transfer::State s = t.move(fd.get(), rank());
+        if (first && waited && t.came() && !came) {
+          last = t.peer();
+          late = seconds_since(begin);
+        }
         if (s == Transfer::kLost) throw_lost(t.peer());
         if (s == Transfer::kDone) continue;
         polled.push_back({fd.get(), static_cast<int16_t>(t.sends() ? POLLOUT : POLLIN), 0});
@@ -446,6 +456,7 @@ class TcpEngine final : public QueuedEngine {
       if (Clock::now() > end_) throw_late(of);
       ::poll(polled.data(), polled.size(), poll_milliseconds(end_));
     }
+    if (last >= 0) note_last(last, late);
     for (const Transfer& t : round)
       if (!t.sends()) monitor_.saw(t.peer(), t.came_in_step(), number_, text_);
   }
@@ -489,6 +500,7 @@ class TcpEngine final : public QueuedEngine {
   const Call* call_ = nullptr;
   std::string text_;
   int64_t number_ = 0;
+  int rounds_ = 0;
   double timeout_ = 0;
   Deadline end_;
   Monitor monitor_;

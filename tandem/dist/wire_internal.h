@@ -36,6 +36,8 @@ class Transfer {
   enum State : uint8_t { kGoing, kDone, kLost };
   int peer() const { return peer_; }
   bool sends() const { return sends_; }
+  /// Has the other side come to this call?
+  bool came() const { return !sends_ && at_ >= sizeof(WireHeader); }
   bool done() const { return at_ == sizeof(WireHeader) + want_.bytes; }
   /// The other side's step, once its header is there.
   uint32_t came_in_step() const { return came_.step; }

@@ -218,6 +218,8 @@ RunRecord read_run(const FilePath& loc) {
     r.energy_source = io::text_of(j.find("energy"));
     const io::Json* calls = j.find("communication");
     r.communication = calls ? *calls : io::Json();
+    const io::Json* late = j.find("late_ranks");
+    r.late_ranks = late ? *late : io::Json();
   });
   each_line(r.folder + "/layers.jsonl", [&](const io::Json& j) { r.layers.push_back(j); });
   if (file_exists(r.folder + "/settings.jsonl"))

@@ -48,6 +48,7 @@ struct TD_API RunRecord {
   std::vector<io::Json> layers;                 ///< lines of layers.jsonl
   std::vector<SettingsPart> parts;              ///< lines of settings.jsonl
   io::Json communication;  ///< of the last part, by label of the calls; or null
+  io::Json late_ranks;     ///< of the last part, by rank; or null
 
   const Series* find(const std::string& name) const;
   /// The last finite value; NaN.

@@ -203,6 +203,22 @@ void communication(Page& page, const RunRecord& r) {
              {"call", "calls", "MB", "seconds", "GB/s", "waited for (s)", "hidden"}, rows);
 }
 
+// Ranks that rank 0 waited for: one that is slower than the others is found here.
+void late_ranks(Page& page, const RunRecord& r) {
+  if (!r.late_ranks.as_array()) return;
+  std::vector<std::vector<std::string>> rows;
+  for (size_t rank = 1; rank < r.late_ranks.as_array()->size(); ++rank) {
+    const io::Json& d = (*r.late_ranks.as_array())[rank];
+    const double calls = io::number_of(d.find("calls")), seconds = io::number_of(d.find("seconds"));
+    rows.push_back({fmt::format("{}", rank), fmt::format("{:.0f}", calls),
+                    fmt::format("{:.2f}", seconds),
+                    calls > 0 ? fmt::format("{:.2f}", 1e3 * seconds / calls) : ""});
+  }
+  if (!rows.empty())
+    page.table("Ranks that came after rank 0",
+               {"rank", "last of all in calls", "seconds after rank 0", "ms each"}, rows);
+}
+
 void layer_parts(Page& page, const RunRecord& r) {
   if (r.layers.empty()) return;
   const io::Json& last = r.layers.back();
@@ -304,6 +320,7 @@ std::string run_report(const RunRecord& r) {
   evaluated(page, r.evaluation);
   layer_parts(page, r);
   communication(page, r);
+  late_ranks(page, r);
   if (!r.settings.empty()) {
     std::vector<std::vector<std::string>> rows;
     for (const auto& [key, value] : r.settings) rows.push_back({key, value});

@@ -50,6 +50,7 @@ TEST_F(Distributed, ARecipeMeetsItsMetric) {
   const std::string page = text_of(run / "report.html");
   EXPECT_TRUE(has(page, "Communication of rank 0")) << page.size();
   EXPECT_TRUE(has(page, "bucket 0")) << page.size();
+  EXPECT_TRUE(has(page, "Ranks that came after rank 0")) << page.size();
   EXPECT_TRUE(has(text_of(run / "metrics.jsonl"), "system/communication_exposed"));
 }
 

@@ -213,6 +213,27 @@ TEST(Single, WhatDoesNotFitIsRefusedHere) {
   EXPECT_TRUE(has(thrown([&] { e->barrier(); }), "enough"));
 }
 
+// A slow rank is the one that the others wait for, in small calls and in large ones.
+TEST(CallLog, NamesTheRankThatComesLast) {
+  run_ranks(3, [](const std::shared_ptr<Engine>& e) {
+    std::vector<float> x(200000, 1);
+    const std::vector<RankDelay> before = e->delays();
+    for (const int64_t n : {10, 200000})
+      for (int k = 0; k < 5; ++k) {
+        if (e->rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        e->all_reduce({x.data(), n, DType::f32}).wait();
+      }
+    const std::vector<RankDelay> after = e->delays();
+    ASSERT_EQ(after.size(), 3u);
+    const auto calls = [&](size_t r) { return after[r].calls - before[r].calls; };
+    const auto seconds = [&](size_t r) { return after[r].seconds - before[r].seconds; };
+    if (e->rank() == 2) return;
+    EXPECT_GE(calls(2), 9);
+    EXPECT_GT(seconds(2), 0.2);
+    EXPECT_LT(seconds(1 - static_cast<size_t>(e->rank())), seconds(2) / 2);
+  });
+}
+
 // One by one, and by label; when the group ends by a fault, in a file of each rank.
 TEST(CallLog, RemembersCallsAndWritesThemAfterAFault) {
   const std::string folder = testing::TempDir() + "calls/made";  // it is not there yet

@@ -448,6 +448,10 @@ void Trainer::write_part(Running& run) {
                                           {"seconds", t.seconds},
                                           {"exposed", t.waited}});
     part.emplace_back("communication", std::move(calls));
+    io::Json::Array late;
+    for (const distributed::RankDelay& d : ranks_->engine().delays())
+      late.emplace_back(io::Json::Object{{"calls", d.calls}, {"seconds", d.seconds}});
+    part.emplace_back("late_ranks", std::move(late));
   }
   run.folder->part(std::move(part));
 }
