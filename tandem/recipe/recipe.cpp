@@ -311,22 +311,23 @@ struct Going {
   bool main;                                        ///< false: another rank writes and tests
 };
 
-void place_model(const Recipe& recipe, RecipeModel& model, const std::string& device) {
+void place_model(const Recipe& recipe, RecipeModel& model, const std::string& device, bool later) {
   if (device == "cpu") return;
+  const DeferredInitGuard values(later);
   in_part(recipe, "trainer", [&] {
     model.module->to(is_data_parallel(recipe) ? distributed::device_of_rank(device)
                                               : device_named(device));
   });
 }
 
-// Do ranks share out what they train? Then model and optimizer are shapes and recipes until the
-// trainer knows which rank keeps what.
-bool built_in_parts(const Recipe& recipe, const train::TrainerOptions& o,
-                    const std::string& device) {
+// Do ranks share out what they train, or does the host take the optimizer's state from a device?
+// Then model and optimizer are shapes and recipes until the trainer knows who keeps what.
+bool shared_out(const Recipe& recipe, const train::TrainerOptions& o, const std::string& device) {
   using train::TrainStrategy;
   const bool shares = o.parallel.spreads() || o.strategy == TrainStrategy::zero1 ||
                       o.strategy == TrainStrategy::zero2 || o.strategy == TrainStrategy::fsdp;
-  return shares && device == "cpu" && is_data_parallel(recipe);
+  return (shares && is_data_parallel(recipe)) ||
+         (o.offload == train::TrainOffload::optimizer && device != "cpu");
 }
 
 // Trains what was made, with what recipes have besides: callbacks, the record of settings, exports.
@@ -416,11 +417,11 @@ RecipeRun go(const Recipe& recipe, const Registry& registry, const std::string& 
   data_o.finish();
   if (!use) check_batches(data_o, train_o, options.accumulate, data);
   const bool has_val = data.val || options.debug.overfit_batches > 0;
-  const bool later = !use && built_in_parts(recipe, options, part.device);
+  const bool later = !use && shared_out(recipe, options, part.device);
   RecipeModel model = model_of(recipe, make_model, model_o, data, later);
   in_part(recipe, compress.prune ? "prune" : "quant",
           [&] { prepare_compressed(compress, *model.module, !use); });
-  place_model(recipe, model, part.device);
+  place_model(recipe, model, part.device, later);
   if (part.early_stop)
     check_monitor(stop_o, part.early_stop->options.monitor, options, model, has_val);
   if (!options.saving.monitor.empty())

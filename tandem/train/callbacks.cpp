@@ -238,8 +238,8 @@ void TensorBoard::fit_begin(Trainer& t) {
   if (o_.write_graph && t.options().compile && t.data()) write_graph(t);
 }
 void TensorBoard::write_graph(Trainer& t) {
-  const DeviceGuard there(device_of(t.optimizer()));
-  const Batch batch = batch_on(device_of(t.optimizer()), t.data()->fields(0));
+  const DeviceGuard there(t.device());
+  const Batch batch = batch_on(t.device(), t.data()->fields(0));
   std::vector<Spec> specs;
   for (const Tensor& x : batch) specs.push_back(spec_of(x));
   try {

@@ -161,6 +161,8 @@ class TD_API Trainer {
   optim::Optimizer& optimizer() const { return optimizers_.front().optimizer; }
   /// All of them; an only one has no name.
   const std::vector<NamedOptimizer>& optimizers() const { return optimizers_; }
+  /// Where the model is: steps run there, on copies of the batches.
+  Device device() const;
   const TrainerOptions& options() const { return options_; }
   /// Changes count from the next fit() on; what the compiled step holds (accumulate, clip_norm,
   /// compile, precision, on_nonfinite, metrics) must stay.
@@ -219,6 +221,7 @@ class TD_API Trainer {
   void compile_steps();
   bool sharded() const;
   void check_parallel(int64_t ranks) const;
+  void check_offload() const;
   StepResult step_on_ranks(const Batch& batch, bool first, bool update, int64_t due);
   StepResult step_in_stages(const Batch& batch, bool first);
   bool whole_batch() const;

@@ -39,6 +39,13 @@ enum class TrainStrategy : uint8_t {
 };
 constexpr const char* field_names(TrainStrategy) { return "auto none ddp zero1 zero2 fsdp ps"; }
 
+/// What of the training of a model on a device the host holds (docs/distributed.md).
+enum class TrainOffload : uint8_t {
+  none,
+  optimizer,  ///< the optimizer's state, its updates and a copy of the parameters
+};
+constexpr const char* field_names(TrainOffload) { return "none optimizer"; }
+
 /// A net whose layers are spread over ranks (docs/distributed.md): what a rank cannot hold, or what
 /// is to be computed sooner than one rank does it.
 struct ParallelOptions {
@@ -206,6 +213,7 @@ struct TrainerOptions {
   ParallelOptions parallel = {};
   bool sync_batchnorm = false;
   int64_t ps_staleness = 0;
+  TrainOffload offload = TrainOffload::none;
   // ---- results
   std::vector<std::string> metrics = {};
   /// Run folder: `saving.files`, env.json, metrics.jsonl and .csv, parts.jsonl, checkpoints,
@@ -275,6 +283,11 @@ struct TrainerOptions {
       {.doc = "of strategy ps: updates by which a gradient's parameters may be older than those it "
               "is applied to; 0: the workers compute parts of one batch, as ddp does",
        .at_least = 0,
+       .resumable = true});
+    v("offload", offload,
+      {.doc = "of a model on a device, what the host holds instead: optimizer, the optimizer's "
+              "state and its updates; with strategy fsdp the parameters too, beside those that are "
+              "read; the steps run op by op",
        .resumable = true});
     v("average", average, {.doc = "an average of the weights beside those that are trained"});
     preempt.fields(v);

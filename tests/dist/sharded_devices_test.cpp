@@ -324,7 +324,7 @@ struct DeviceBytes {
 struct Held {
   double built = 0, after_forward = 0, after_backward = 0, after_step = 0, peak = 0;
 };
-Held held_on_device(const std::string& kind, int ranks, Sharding s, bool offload) {
+Held held_on_device(const std::string& kind, int ranks, Sharding s, bool offload, bool compiled) {
   const DeviceBytes before(kind, ranks);
   Held held;
   run_ranks(ranks, [&](const std::shared_ptr<Engine>& e) {
@@ -343,8 +343,21 @@ Held held_on_device(const std::string& kind, int ranks, Sharding s, bool offload
                        e);
     optim::Adam opt(model.parameters());
     look(held.built);
+    const auto whole_step = [&](Tensor x) {
+      const Tensor loss = model(x).sum();
+      loss.backward();
+      opt.step();
+      opt.zero_grad();
+      return loss;
+    };
+    auto program = compile(whole_step);
     for (int step = 0; step < 2; ++step) {
       const Tensor x = ones({2, 128}).to(device);
+      if (compiled) {
+        program(x);
+        look(held.after_step);
+        continue;
+      }
       Tensor loss = model(x).sum();
       look(held.after_forward);
       loss.backward();
@@ -369,6 +382,7 @@ TEST_P(ShardedOn, DevicesHoldNoMomentsThatAreOffloaded) {
     Sharding sharding;
     bool offload;
     Held most;
+    bool compiled = false;
   };
   const std::vector<Row> rows{
       // Two units of parameters and two of gradients, of which one has its parts beside it.
@@ -379,20 +393,24 @@ TEST_P(ShardedOn, DevicesHoldNoMomentsThatAreOffloaded) {
       {2, Sharding::zero1, true, {0, kNet, kNet, kNet, kNet + kPeakGradients}},
       {2, Sharding::zero2, true, {0, kNet, kNet, kNet, kNet + kPeakGradients}},
       // Halves of the moments, the parameters and the gradients.
+      {2, Sharding::zero3, false, {9, 0, 0, 12 + kPeakUnits, 12 + kPeakUnits}, true},
       {2, Sharding::zero3, false, {9, 9, 12, 9, 12 + kPeakUnits}},
       {2, Sharding::zero2, false, {9, 9 + kNet, 12 + kNet, 9 + kNet, 12 + kNet + kPeakGradients}},
       // Parameters, gradients, moments.
       {1, Sharding::none, false, {3 * kNet, 3 * kNet, 4 * kNet, 3 * kNet, 4 * kNet + 2}},
   };
   for (const Row& row : rows) {
-    const Held held = held_on_device(GetParam(), row.ranks, row.sharding, row.offload);
+    const Held held =
+        held_on_device(GetParam(), row.ranks, row.sharding, row.offload, row.compiled);
     const std::string what = fmt::format(
-        "{} ranks, zero{}{}: {:.2f} layers when built, {:.2f} after the forward pass, {:.2f} after "
+        "{} ranks, zero{}{}{}: {:.2f} layers when built, {:.2f} after the forward pass, {:.2f} "
+        "after "
         "the backward pass, {:.2f} after the step, {:.2f} at most",
-        row.ranks, static_cast<int>(row.sharding), row.offload ? ", offload" : "", held.built,
-        held.after_forward, held.after_backward, held.after_step, held.peak);
-    RecordProperty(fmt::format("ranks {} zero{} offload {}", row.ranks,
-                               static_cast<int>(row.sharding), row.offload),
+        row.ranks, static_cast<int>(row.sharding), row.offload ? ", offload" : "",
+        row.compiled ? ", compiled" : "", held.built, held.after_forward, held.after_backward,
+        held.after_step, held.peak);
+    RecordProperty(fmt::format("ranks {} zero{} offload {} compiled {}", row.ranks,
+                               static_cast<int>(row.sharding), row.offload, row.compiled),
                    what);
     EXPECT_LE(held.built, row.most.built + kSlack) << what;
     EXPECT_LE(held.after_forward, row.most.after_forward + kSlack) << what;
@@ -400,6 +418,30 @@ TEST_P(ShardedOn, DevicesHoldNoMomentsThatAreOffloaded) {
     EXPECT_LE(held.after_step, row.most.after_step + kSlack) << what;
     EXPECT_LE(held.peak, row.most.peak + kSlack) << what;
   }
+}
+
+// A net that is built in parts goes to its device when it is made, as do moments of an optimizer.
+TEST_P(ShardedOn, RecipesOfValuesGoToDevices) {
+  const Device device = *device_for(GetParam(), 0);
+  manual_seed(3);
+  const DeepNet want;
+  manual_seed(3);
+  const int64_t before = allocator_stats(device).in_use;
+  const DeepNet net = deferred_init([&] {
+    DeepNet made;
+    made.to(device);
+    return made;
+  });
+  const DeferredInitGuard later;
+  const optim::Adam opt(net.parameters());
+  EXPECT_EQ(allocator_stats(device).in_use, before);
+  const Tensor weight = net.layers[0].weight.value();
+  EXPECT_EQ(weight.device(), device);
+  EXPECT_TRUE(tandem::detail::is_deferred(weight));
+  const DeferredInitGuard now(false);
+  EXPECT_TRUE(same_bits(weight.cpu(), want.layers[0].weight.value()));
+  EXPECT_EQ(net.layers[1].weight.value().to_vector<float>(),
+            want.layers[1].weight.value().to_vector<float>());
 }
 
 // ---- what else offloading changes

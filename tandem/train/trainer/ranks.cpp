@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tandem/base/hash/hash.h"
+#include "tandem/base/log.h"
 #include "tandem/dist/objects.h"
 #include "tandem/ops/ops.h"
 #include "tandem/train/trainer/serving_internal.h"
@@ -44,8 +45,8 @@ uint64_t furthest(distributed::Engine& engine, uint64_t offset) {
 [[noreturn]] void refuse_average() {
   TD_FAIL(
       Unsupported,
-      "an average of weights that are sharded over ranks\nSet average.type = none, or strategy = "
-      "ddp.");
+      "an average of weights of which ranks, or the host, hold parts\nSet average.type = none, or "
+      "strategy = ddp and offload = none.");
 }
 
 /// Stands for a callback of rank 0 on the others: it keeps its place and name.
@@ -74,7 +75,8 @@ Trainer::Ranks::Ranks(nn::Module& net, const TrainerOptions& o)
       model(net,
             {.sync_batchnorm = o.sync_batchnorm,
              .sharding = sharding_of(o.strategy),
-             .ignored = spread ? spread->elsewhere() : std::vector<std::string>()},
+             .ignored = spread ? spread->elsewhere() : std::vector<std::string>(),
+             .offload_optimizer = o.offload == TrainOffload::optimizer},
             spread ? spread->data_group() : distributed::world()) {
   quiet.emplace(model);
 }
@@ -156,14 +158,34 @@ void check_same_data(distributed::Engine& engine, const data::AnyPipeline& data)
 
 }  // namespace
 
+// What an optimizer on the host does not go with.
+void Trainer::check_offload() const {
+  TD_CHECK(options_.strategy != TrainStrategy::ps, Unsupported,
+           "offload = optimizer and strategy = ps: a parameter server's optimizer is rank 0's\nSet "
+           "strategy = zero1, or leave out offload.");
+  TD_CHECK(options_.strategy != TrainStrategy::none || distributed::find_place().size == 1,
+           Unsupported,
+           "offload = optimizer on several ranks that train by themselves (strategy = none)\nSet "
+           "strategy = zero1, or start one rank.");
+  TD_CHECK(!several(), Unsupported,
+           "offload = optimizer and a step with several optimizers\nLeave out offload.");
+}
+
 void Trainer::join_ranks(const data::AnyPipeline& data) {
   ranks_.reset();
   serving_.reset();
   if (options_.parallel.spreads() || options_.parallel.dp > 0)
     check_parallel(distributed::find_place().size);
-  if (options_.strategy == TrainStrategy::none) return;
-  if (options_.strategy == TrainStrategy::automatic && distributed::find_place().size == 1) return;
-  if (distributed::world()->size() == 1) return;
+  const bool offloads =
+      options_.offload == TrainOffload::optimizer && !is_host(device_of(optimizer()));
+  if (offloads) {
+    check_offload();
+  } else {
+    if (options_.strategy == TrainStrategy::none) return;
+    if (options_.strategy == TrainStrategy::automatic && distributed::find_place().size == 1)
+      return;
+    if (distributed::world()->size() == 1) return;
+  }
   if (options_.strategy == TrainStrategy::ps) return join_server(data);
   TD_CHECK(
       !several(), Unsupported,
@@ -171,7 +193,11 @@ void Trainer::join_ranks(const data::AnyPipeline& data) {
       "itself), or run it as one rank.");
   if (options_.parallel.spreads() && options_.average.type != AverageKind::none) refuse_average();
   check_same_data(*distributed::world(), data);
+  const Device device = device_of(optimizer());
   ranks_ = std::make_unique<Ranks>(model_, options_);
+  if (offloads) ranks_->offloaded = device;
+  if (offloads && options_.compile && ranks_->rank() == 0)
+    log_warning("offload = optimizer: steps run op by op, as a compiled one runs on one device");
   if (sharded()) {
     share_out();
     ranks_->agree_on_ends(!extra_.empty() ||
@@ -184,8 +210,8 @@ void Trainer::join_ranks(const data::AnyPipeline& data) {
 }
 
 bool Trainer::sharded() const {
-  return ranks_ &&
-         (ranks_->spread || Ranks::sharding_of(options_.strategy) != distributed::Sharding::none);
+  return ranks_ && (ranks_->spread || ranks_->offloaded ||
+                    Ranks::sharding_of(options_.strategy) != distributed::Sharding::none);
 }
 
 void Trainer::share_out() {
@@ -199,6 +225,7 @@ void Trainer::share_out() {
 void Trainer::make_whole() {
   if (!sharded()) return;
   ranks_->make_whole(optimizer());
+  ranks_->offloaded.reset();
   if (scaler_) scaler_->set_max_over_ranks({});
   compile_steps();
 }

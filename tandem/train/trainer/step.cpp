@@ -54,6 +54,10 @@ Trainer::Trainer(nn::Module& model, StepFunction step, optim::Optimizer& optimiz
   make_steps();
 }
 
+Device Trainer::device() const {
+  return ranks_ && ranks_->offloaded ? *ranks_->offloaded : device_of(optimizer());
+}
+
 void Trainer::make_steps() {
   check_options(options_);
   if (options_.precision == TrainPrecision::fp16)
@@ -87,7 +91,8 @@ void Trainer::compile_steps() {
   compiled_->train = train;
   compiled_->eval = eval;
   compiled_->update = update;
-  if (options_.compile) {
+  // A program runs on one device.
+  if (options_.compile && !(ranks_ && ranks_->offloaded)) {
     if (!staged) compiled_->train = tandem::compile(train, {.name = "train step"});
     compiled_->eval = tandem::compile(eval, {.name = "validation step"});
     compiled_->update = tandem::compile(update, {.name = "update"});
@@ -95,12 +100,12 @@ void Trainer::compile_steps() {
   // Steps run where the model is.
   compiled_->train = [this, run = std::move(compiled_->train)](const Batch& b, bool first,
                                                                bool last, int64_t due) {
-    const DeviceGuard there(device_of(optimizer()));
-    return run(batch_on(device_of(optimizer()), b), first, last, due);
+    const DeviceGuard there(device());
+    return run(batch_on(device(), b), first, last, due);
   };
   compiled_->eval = [this, run = std::move(compiled_->eval)](const Batch& b) {
-    const DeviceGuard there(device_of(optimizer()));
-    return run(batch_on(device_of(optimizer()), b));
+    const DeviceGuard there(device());
+    return run(batch_on(device(), b));
   };
 }
 
@@ -188,8 +193,8 @@ void Trainer::explain(const Batch& batch, const std::string& what, GeneratorStat
     DetectAnomalyGuard anomaly;
     zero_gradients();
     const AutocastGuard cast = autocast_of(options_);
-    const DeviceGuard there(device_of(optimizer()));
-    step_function_(batch_on(device_of(optimizer()), batch)).loss.backward();
+    const DeviceGuard there(device());
+    step_function_(batch_on(device(), batch)).loss.backward();
   } catch (const Error& e) {
     found = e.what();
   }

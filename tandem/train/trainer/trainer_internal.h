@@ -22,8 +22,7 @@ inline AutocastGuard autocast_of(const TrainerOptions& o) {
   return AutocastGuard(o.precision == TrainPrecision::fp16 ? DType::f16 : DType::bf16,
                        o.precision != TrainPrecision::fp32);
 }
-/// Where a model's first parameter is: the step makes its tensors there, and batches are copied
-/// there.
+/// Where an optimizer's first parameter is.
 inline Device device_of(const optim::Optimizer& optimizer) {
   return optimizer.params().empty() ? cpu : optimizer.params().front().cell()->spec().device;
 }
@@ -105,6 +104,8 @@ struct Trainer::Ranks {
                                        : Sharding::none;
   }
   bool staged() const { return spread && spread->staged(); }
+  /// Where the net is, while its optimizer works on the host; nothing where both are in one place.
+  std::optional<Device> offloaded;
   // ---- of all ranks
   distributed::Engine& engine() const { return *distributed::world(); }
   int64_t rank() const { return engine().rank(); }
