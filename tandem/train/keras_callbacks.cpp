@@ -10,6 +10,7 @@
 #include "tandem/train/callbacks.h"
 #include "tandem/train/http_request.h"
 #include "tandem/train/layer_figures.h"
+#include "tandem/train/trainer/trainer_internal.h"
 
 namespace tandem::train {
 
@@ -129,7 +130,8 @@ void WatchLayers::epoch_end(Trainer& t, const Logs&) {
   const int64_t done = t.epoch() + 1;
   if ((done & (done - 1)) != 0 && done < t.options().max_epochs) return;
   if (t.options().folder.empty() || (!batch_ && !t.data())) return;
-  const Batch batch = batch_ ? batch_() : t.data()->fields(0);
+  const DeviceGuard there(t.device());
+  const Batch batch = batch_on(t.device(), batch_ ? batch_() : t.data()->fields(0));
   io::Json line = to_json(model_figures(t.model(), [&] { return t.step_function()(batch).loss; }));
   io::Json::Object o{{"step", t.step()}, {"epoch", t.epoch()}};
   for (const auto& entry : *line.as_object()) o.push_back(entry);
