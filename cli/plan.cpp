@@ -220,9 +220,10 @@ void run_plan(const PlanOptions& o, int& code) {
     std::vector<std::string> rows;
     for (const char* file : {"tests/plan/mosaic_runs.csv", "tests/plan/scaling_runs.csv"})
       if (file_exists(file)) rows.emplace_back(file);
-    fmt::print("{}",
-               plan::scaling_page(
-                   catalog, !o.measured.empty() || file_exists(measured) ? measured : "", rows));
+    const std::string shares = "tests/plan/horovod_runs.csv";
+    fmt::print("{}", plan::scaling_page(
+                         catalog, !o.measured.empty() || file_exists(measured) ? measured : "",
+                         rows, file_exists(shares) ? shares : ""));
     return;
   }
   TD_CHECK(!o.model.empty(), Value,

@@ -22,6 +22,9 @@ namespace {
 constexpr double kDepthwiseShare = 0.08, kTf32ConvShare = 0.2;
 constexpr const char* kConvFrom =
     "NVIDIA's published runs of conv nets on one A100 (tests/plan/conv_runs.csv)";
+// Without matrix units, 3 x 3 filters take 16 multiplications for 4 results of 9 each (Winograd's
+// F(2 x 2, 3 x 3): Lavin and Gray, arXiv 1509.09308, 2015), as cuDNN computes them in f32.
+constexpr double kWinograd = 36.0 / 16;
 // Under autocast the libraries' batch norms read and write 16 bits, and so does what follows them.
 constexpr double kNarrow = 0.5;
 
@@ -47,6 +50,7 @@ enum : size_t {
   kAttention = kKinds,          // likewise, forward
   kAttentionBack = 2 * kKinds,  // likewise
   kTf32Conv = 3 * kKinds,
+  kWinogradConv,
   kPointwise,
   kMoving,
   kDepthwise,
@@ -72,7 +76,8 @@ class Rates {
   }
   double flops(size_t group) const {
     if (group == kTf32Conv) return gpu_.peak("tf32") * kTf32ConvShare;
-    return gpu_.peak(kind(group)) * gpu_.efficiency * attention(group);
+    return gpu_.peak(kind(group)) * gpu_.efficiency * attention(group) *
+           (group == kWinogradConv ? kWinograd : 1);
   }
   double bytes(size_t group) const {
     return gpu_.bandwidth * (group == kDepthwise ? kDepthwiseShare : kBandwidthShare);
@@ -132,6 +137,9 @@ Quantity Rates::of(size_t group, const Group& g, const std::string& at) const {
   if (group >= kAttention && group < kTf32Conv)
     parts.push_back(given(at + ".attention", "attention kernels", attention(group), "",
                           "of the rate of matmuls; " + gpu_.attention_from));
+  else if (group == kWinogradConv)
+    parts.push_back(given(at + ".winograd", "FLOPs for each done", kWinograd, "",
+                          "Winograd's way with filters of 3 x 3, as cuDNN's in f32"));
   else if (group < kKinds)
     parts.push_back(given(at + ".shapes", "by their shapes", g.flops / flops(group) / g.seconds, "",
                           "last tiles and waves are not full, and results are written when their "
@@ -147,6 +155,8 @@ std::string label_of(size_t group) {
       return "depthwise convolutions";
     case kTf32Conv:
       return "convolutions in tf32";
+    case kWinogradConv:
+      return "convolutions of 3 x 3 in f32";
     case kPointwise:
       return "pointwise in f32";
     default: {
@@ -175,10 +185,34 @@ size_t arithmetic_of(const Work& k, Precision precision, const Rates& rates) {
   const size_t kind = kind_of(k.dtype, precision);
   if (k.attention) return (k.backward ? kAttentionBack : kAttention) + kind;
   if (!k.matrix) return kPointwise;
+  if (kind == kF32 && k.winograd && !k.depthwise) return kWinogradConv;
   return kind == kTf32 && k.convolution && rates.tf32_conv() ? kTf32Conv : kMatmul + kind;
 }
 
+// A kernel: the group that its limit belongs to, its arithmetic, and what it takes.
+struct Timed {
+  size_t group;
+  double by_flops, seconds;
+  bool half;  // its bytes
+};
+Timed timed(const Work& k, Precision precision, Rates& rates, bool narrow) {
+  const bool half = narrow && !k.matrix && k.phase != static_cast<uint8_t>(Phase::update);
+  const size_t arithmetic = arithmetic_of(k, precision, rates);
+  const size_t moving = k.depthwise ? kDepthwise : kMoving;
+  const double by_bytes = k.bytes * (half ? kNarrow : 1) / rates.bytes(moving);
+  const double by_flops = rates.seconds(k, arithmetic);
+  return {by_flops > by_bytes ? arithmetic : moving, by_flops, std::max(by_flops, by_bytes), half};
+}
+
 }  // namespace
+
+std::vector<double> kernel_times(const Workload& w, const Gpu& gpu) {
+  Rates rates(w, gpu, 1);
+  const bool narrow = narrow_between_matmuls(w);
+  std::vector<double> all;
+  for (const Work& k : w.work) all.push_back(timed(k, w.options.precision, rates, narrow).seconds);
+  return all;
+}
 
 Quantity device_time(const Workload& w, const Gpu& gpu, const std::string& key,
                      const std::string& label, const Phases& wanted, int ways) {
@@ -187,16 +221,12 @@ Quantity device_time(const Workload& w, const Gpu& gpu, const std::string& key,
   Group groups[kGroups];
   for (const Work& k : w.work) {
     if (!wanted[k.phase]) continue;
-    const bool half = narrow && !k.matrix && k.phase != static_cast<uint8_t>(Phase::update);
-    const size_t arithmetic = arithmetic_of(k, w.options.precision, rates);
-    const size_t moving = k.depthwise ? kDepthwise : kMoving;
-    const double by_bytes = k.bytes * (half ? kNarrow : 1) / rates.bytes(moving);
-    const double by_flops = rates.seconds(k, arithmetic);
-    Group& g = groups[by_flops > by_bytes ? arithmetic : moving];
+    const Timed t = timed(k, w.options.precision, rates, narrow);
+    Group& g = groups[t.group];
     g.flops += k.flops;
-    g.seconds += by_flops;
+    g.seconds += t.by_flops;
     g.bytes += k.bytes;
-    if (half) g.wide += k.bytes;
+    if (t.half) g.wide += k.bytes;
     ++g.kernels;
   }
   std::vector<Quantity> parts;

@@ -12,27 +12,35 @@
 namespace tandem::plan {
 namespace {
 
-// Is it a convolution, or its derivative, whose filters see one channel each? The filters are the
-// second input, or what comes out; an image of one channel does not make it one.
-bool is_depthwise(const OpDef* op, std::span<const Shape> in, const Shape& out) {
-  if (!op || !op->has(kConvolution) || in.size() < 2) return false;
+// Of a convolution or its derivative: do its filters see one channel each (an image of one channel
+// does not make it so), and are they of 3 x 3 with as many results as there are image points? The
+// filters are the second input, or what comes out.
+ConvolutionKind convolution_kind(const OpDef* op, std::span<const Shape> in, const Shape& out) {
+  if (!op || !op->has(kConvolution) || in.size() < 2) return {};
   const bool by_weight = op == &op::conv_backward_weight;
   const auto one_channel = [](const Shape& s) { return s.rank() >= 3 && s[1] == Dim(1); };
   const Shape &filters = by_weight ? out : in[1], &other = by_weight ? in[1] : out;
-  return one_channel(filters) && filters[0] != Dim(1) && !one_channel(in[0]) && !one_channel(other);
+  ConvolutionKind kind;
+  kind.depthwise =
+      one_channel(filters) && filters[0] != Dim(1) && !one_channel(in[0]) && !one_channel(other);
+  const auto four = [](const Shape& s) { return s.rank() == 4; };
+  kind.winograd = four(filters) && four(in[0]) && four(other) && filters[2] == Dim(3) &&
+                  filters[3] == Dim(3) && in[0][2] == other[2] && in[0][3] == other[3];
+  return kind;
 }
 
 // What the row says of the kernel; `op` is null for a fused loop. Matmuls and convolutions, which
 // autocast lowers, are what matrix units do; their derivatives are known by the operations that
 // each element of their results takes.
-void describe(Work& w, const OpDef* op, bool depthwise) {
+void describe(Work& w, const OpDef* op, ConvolutionKind kind) {
   w.convolution = op && op->has(kConvolution);
   w.batch_norm = op && op->has(kBatchNorm);
-  w.depthwise = depthwise;
+  w.depthwise = kind.depthwise;
+  w.winograd = kind.winograd;
   w.contraction = op == &op::matmul || op == &op::linear || w.convolution;
   w.backward = op == &op::attention_backward;
   w.attention = w.backward || op == &op::attention;
-  w.matrix = depthwise || (op && op->autocast_class == Autocast::low) ||
+  w.matrix = kind.depthwise || (op && op->autocast_class == Autocast::low) ||
              w.flops > 8 * w.bytes / static_cast<double>(size_of(w.dtype));
 }
 
@@ -69,7 +77,8 @@ Work compiled_work(const ProfileEvent& e, const compiler::Step& s, const Executa
     w.dtype = place(*out).dtype;
     w.sizes[2] = elements(*out);
   }
-  describe(w, s.op, out != s.out.end() && is_depthwise(s.op, in, place(*out).shape));
+  describe(w, s.op,
+           out != s.out.end() ? convolution_kind(s.op, in, place(*out).shape) : ConvolutionKind{});
   if (writes_parameter(exe, s)) w.phase = static_cast<uint8_t>(Phase::update);
   return w;
 }
@@ -96,7 +105,7 @@ std::vector<Work> eager_work(const Profile& profile, const OpRecorder& recorder)
     const OpRecorder::Seen seen = k < recorder.ops.size() ? recorder.ops[k] : OpRecorder::Seen{};
     if (e.flops == 0 && e.bytes == 0) continue;  // views
     Work w{e.name, e.scope, e.flops, e.bytes, seen.dtype};
-    describe(w, seen.op, seen.depthwise);
+    describe(w, seen.op, seen.convolution);
     w.phase = seen.phase;
     w.kind = seen.op && seen.op->family == Family::pointwise ? "loop" : e.name;
     std::copy(std::begin(seen.sizes), std::end(seen.sizes), std::begin(w.sizes));
@@ -129,7 +138,7 @@ void OpRecorder::after(const OpDef& op, std::span<const Tensor> out) {
     if (t.defined()) {
       s.dtype = t.dtype();
       s.sizes[2] = elements(t);
-      s.depthwise = is_depthwise(&op, s.in, t.shape());
+      s.convolution = convolution_kind(&op, s.in, t.shape());
       break;
     }
   while (ops.size() < profile_.events.size()) ops.push_back(s);

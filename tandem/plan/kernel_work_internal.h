@@ -13,6 +13,12 @@
 
 namespace tandem::plan {
 
+/// What convolution it is, if it is one.
+struct ConvolutionKind {
+  bool depthwise = false;  ///< its filters see one channel each
+  bool winograd = false;   ///< 3 x 3 filters, one image point after the other
+};
+
 /// Sees dtype, sizes and phase of each op that the profiler records.
 class OpRecorder : public OpHook {
  public:
@@ -25,7 +31,7 @@ class OpRecorder : public OpHook {
     const OpDef* op = nullptr;
     DType dtype = DType::f32;
     uint8_t phase = 0;
-    bool depthwise = false;
+    ConvolutionKind convolution;
     double sizes[3] = {};
     std::vector<Shape> in;  // of the first two inputs
   };

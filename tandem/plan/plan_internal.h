@@ -28,8 +28,8 @@ int64_t fitting_batch(const PlanRequest& r, const Gpu& gpu, int n);
 /// Share of its board power that a GPU draws while it trains, and of the host beside it.
 inline constexpr double kPowerShare = 0.8, kHostShare = 0.2;
 
-/// Share of a link's rate that collectives reach.
-inline constexpr double kLinkShare = 0.7;
+/// Share of a link's rate that collectives reach, within a server and between servers.
+inline constexpr double kLinkShare = 0.7, kNetworkShare = 0.9;
 
 /// " as in PyTorch with composed attention recomputing (full)": what is not as usual, in words.
 std::string unusual_of(const Plan& p);
@@ -40,6 +40,8 @@ inline constexpr double kMtbfSeconds = 50700.0 * 3600;
 
 /// Share of the memory bandwidth that large pointwise kernels reach on GPUs.
 inline constexpr double kBandwidthShare = 0.8;
+/// Seconds of each kernel of a step.
+std::vector<double> kernel_times(const Workload& w, const Gpu& gpu);
 /// Which phases of a step count.
 using Phases = std::array<bool, 8>;
 /// The times of the kernels of some phases, as a sum of quotients: of the whole net, as `ways` GPUs

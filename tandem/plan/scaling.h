@@ -22,8 +22,19 @@ struct PublishedScaling {
 /// nothing but GPUs. Throws Io, Format.
 TD_API std::vector<PublishedScaling> published_scaling(const std::string& rows, const Catalog& c);
 
-/// As Markdown. `measured`: what bench/dist_scaling wrote, "": nothing; `rows`: such files.
+/// The rows of tests/plan/horovod_runs.csv: data parallel training in f32, published as shares of
+/// one GPU's rate, or as images of all GPUs. What is not published is 0. Throws Io, Format.
+struct PublishedShare {
+  std::string model;
+  int gpus = 1;
+  double published = 0, simulated = 0;  ///< share of one GPU's rate
+  double rate = 0, simulated_rate = 0;  ///< images a second of all GPUs
+};
+TD_API std::vector<PublishedShare> published_shares(const std::string& rows, const Catalog& c);
+
+/// As Markdown. `measured`: what bench/dist_scaling wrote, "": nothing; `rows`, `shares`: such
+/// files.
 TD_API std::string scaling_page(const Catalog& c, const std::string& measured,
-                                const std::vector<std::string>& rows);
+                                const std::vector<std::string>& rows, const std::string& shares);
 
 }  // namespace tandem::plan

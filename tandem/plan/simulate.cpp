@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 
 #include "tandem/base/error.h"
@@ -26,9 +27,42 @@ struct Pieces {
   double update = 0;
   double rate = 0;  ///< bytes a second between copies of the net
   double width = 4;
+  double memory = 1;  ///< bytes a second of copies within a GPU
   int copies = 1;
   int together = 1;  ///< of these in a server
+  /// Share of the backward pass after which each parameter's gradient is complete.
+  std::vector<double> ready;
 };
+
+// Of eager steps by the kernels that write the gradients: the last parameters of a size have the
+// first results of that size. Where these are not as many, and in compiled steps, whose order is
+// not known here, a gradient is complete with the one before it, or by its part of all elements.
+std::vector<double> ready_of(const Workload& w, const Gpu& gpu) {
+  std::map<int64_t, std::vector<double>> results;  // seconds, by elements
+  double all = 0;
+  const std::vector<double> seconds = kernel_times(w, gpu);
+  for (size_t k = 0; k < w.work.size(); ++k) {
+    if (w.work[k].phase != static_cast<uint8_t>(Phase::backward)) continue;
+    all += seconds[k];
+    results[static_cast<int64_t>(w.work[k].sizes[2])].push_back(all);
+  }
+  std::map<int64_t, size_t> count, used;
+  double elements = 0, done = 0, before = 0;
+  for (const int64_t n : w.sizes) {
+    ++count[n];
+    elements += static_cast<double>(n);
+  }
+  std::vector<double> ready(w.sizes.size());
+  for (size_t i = w.sizes.size(); i-- > 0;) {
+    const int64_t n = w.sizes[i];
+    done += static_cast<double>(n);
+    const std::vector<double>& of = results[n];
+    if (all == 0) before = done / elements;
+    if (all > 0 && of.size() == count[n]) before = std::max(before, of[used[n]++] / all);
+    ready[i] = before;
+  }
+  return ready;
+}
 
 Pieces pieces_of(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n) {
   const Quantity tree = step_time(w, r, gpu, n);
@@ -47,6 +81,8 @@ Pieces pieces_of(const Workload& w, const PlanRequest& r, const Gpu& gpu, int n)
   p.update = value_of(tree, "time.update");
   p.rate = value_of(tree, "time.link.rate", 1);
   p.width = value_of(tree, "time.link.width", 4);
+  p.memory = gpu.bandwidth * kBandwidthShare;
+  p.ready = ready_of(w, gpu);
   return p;
 }
 
@@ -81,6 +117,7 @@ double once_around(const Pieces& p, double bytes, const SimulationOptions& o) {
 double sum_over_copies(const Pieces& p, double bytes, const SimulationOptions& o) {
   if (p.copies == 1) return 0;
   const double around = 2 * once_around(p, bytes, o) - o.call, n = p.copies;
+  if (!o.trees) return around;
   const double levels = std::ceil(std::log2(static_cast<double>(servers_of(p))));
   const double tree = 2 * bytes * (n - 1) / n / (0.9 * p.rate) + o.call +
                       2 * ((p.together - 1) * o.near_hop + levels * o.far_hop);
@@ -96,19 +133,17 @@ double copies_step(const Workload& w, const PlanRequest& r, const Pieces& p,
   const double begin = s.compute;
   if (p.copies > 1) {
     std::vector<distributed::BucketItem> items;
-    double all = 0;
-    for (const int64_t n : w.sizes) {
-      items.push_back({DType::f32, n});
-      all += static_cast<double>(n);
-    }
-    double done = 0;
+    for (const int64_t n : w.sizes) items.push_back({DType::f32, n});
     const double part = 1.0 / r.parallel.parts();
     for (const std::vector<size_t>& bucket : distributed::bucket_plan(items)) {
-      double elements = 0;
-      for (const size_t i : bucket) elements += static_cast<double>(w.sizes[i]);
-      done += elements;
-      s.carry(sum_over_copies(p, elements * part * p.width, o),
-              begin + factor * p.backward * done / all);
+      double elements = 0, ready = 0;
+      for (const size_t i : bucket) {
+        elements += static_cast<double>(w.sizes[i]);
+        ready = std::max(ready, p.ready[i]);
+      }
+      const double bytes = elements * part * p.width;
+      const double copying = o.copied ? 4 * bytes / p.memory : 0;  // each is read and written
+      s.carry(sum_over_copies(p, bytes, o) + copying, begin + factor * p.backward * ready);
     }
   }
   s.work(factor * p.backward);

@@ -16,6 +16,9 @@ struct SimulationOptions {
   /// 01afd20a77b5, large messages). Gathers and scatters of n ranks go around a ring of n - 1 hops;
   /// sums may also go up and down a tree over the servers.
   double near_hop = 3.4e-6, far_hop = 9.6e-6, call = 8.4e-6;
+  bool trees = true;  ///< NCCL has them since its version 2.4 (2019)
+  /// Gradients are copied into the buffers that are summed, and back (Horovod's tensor fusion).
+  bool copied = false;
   int steps = 50;           ///< that are drawn
   double restart = 300;     ///< seconds from a failure to the first step after it
   double write_rate = 1e9;  ///< bytes a second of one GPU's part of a checkpoint

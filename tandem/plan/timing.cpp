@@ -33,11 +33,18 @@ constexpr double kOverlap = 2.0 / 3;
 // Bytes a second between GPUs, `within` of a server or not. Rings run over all cards of a server at
 // once, so a server takes a whole message in at the rate of all of them.
 Quantity link_rate_of(const Gpu& gpu, const std::string& key, bool within, double between) {
-  return product(key + ".rate", "rate", "B/s", "",
-                 {given(key + ".peak", within ? gpu.link : "network between servers",
-                        within ? gpu.link_rate : std::min(gpu.link_rate, between), "B/s",
-                        within ? gpu.source : gpu.network_from),
-                  given("time.link.share", "share", kLinkShare, "", "what collectives reach")});
+  Quantity link =
+      product(within ? key + ".rate" : key + ".within", "rate", "B/s", "",
+              {given(key + ".peak", gpu.link, gpu.link_rate, "B/s", gpu.source),
+               given("time.link.share", "share", kLinkShare, "", "what collectives reach")});
+  if (within) return link;
+  return least(key + ".rate", "rate", "B/s", "",
+               {std::move(link),
+                product(key + ".between", "between servers", "B/s", "",
+                        {given(key + ".network", "network cards", between, "B/s", gpu.network_from),
+                         given("time.network.share", "share", kNetworkShare, "",
+                               "of large messages between servers, as Calculon takes it (arXiv "
+                               "2306.06233, 2023)")})});
 }
 
 // What the GPUs that share layers exchange for one microbatch: two sums of the values between

@@ -96,6 +96,7 @@ struct Work {
   bool convolution = false;  ///< or a derivative of one
   bool depthwise = false;    ///< a convolution whose filters see one channel each
   bool contraction = false;  ///< a matmul of its first two inputs, or a convolution
+  bool winograd = false;     ///< a convolution of 3 x 3 filters, one image point after the other
   bool attention = false;    ///< attention in one kernel
   bool backward = false;     ///< its derivatives
   bool batch_norm = false;   ///< normalises over the batch

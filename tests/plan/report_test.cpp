@@ -274,7 +274,8 @@ TEST(SlowClaims, ThePageIsFresh) {
 TEST(SlowScaling, ThePageIsFresh) {
   init();
   expect_fresh(scaling_page(Catalog::built_in(), "docs/scaling.json",
-                            {"tests/plan/mosaic_runs.csv", "tests/plan/scaling_runs.csv"}),
+                            {"tests/plan/mosaic_runs.csv", "tests/plan/scaling_runs.csv"},
+                            "tests/plan/horovod_runs.csv"),
                "docs/scaling.md", "--scaling");
 }
 
