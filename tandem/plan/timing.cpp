@@ -38,13 +38,13 @@ Quantity link_rate_of(const Gpu& gpu, const std::string& key, bool within, doubl
               {given(key + ".peak", gpu.link, gpu.link_rate, "B/s", gpu.source),
                given("time.link.share", "share", kLinkShare, "", "what collectives reach")});
   if (within) return link;
-  return least(key + ".rate", "rate", "B/s", "",
-               {std::move(link),
-                product(key + ".between", "between servers", "B/s", "",
-                        {given(key + ".network", "network cards", between, "B/s", gpu.network_from),
-                         given("time.network.share", "share", kNetworkShare, "",
-                               "of large messages between servers, as Calculon takes it (arXiv "
-                               "2306.06233, 2023)")})});
+  return least(
+      key + ".rate", "rate", "B/s", "",
+      {std::move(link),
+       product(key + ".between", "between servers", "B/s", "",
+               {given(key + ".network", "network cards", between, "B/s", gpu.network_from),
+                given("time.network.share", "share", kNetworkShare, "",
+                      "of large messages between servers, as Calculon takes it (SC 2023)")})});
 }
 
 // What the GPUs that share layers exchange for one microbatch: two sums of the values between
