@@ -75,13 +75,13 @@ TD_API std::string job_id();
 /// which then have `notice` + `grace` seconds; a second signal kills them. Where restarts are
 /// left, a rank that fails ends all and the command runs again, as a program that resumes from its
 /// newest checkpoint expects; not after a signal to this process, nor after exit code 2, a wrong
-/// command line. No process of a rank's group outlives this call, and none this process. Throws
+/// command line. No process of a rank's session outlives this call, and none this process. Throws
 /// Value for a bad option, Io for a program that cannot be started.
 TD_API LaunchResult launch(const LaunchOptions& options);
 
 /// For programs that are started by hand and are to run on several ranks: where no launcher has
 /// started this process, launch() its own command line, `options.ranks` times, and give how that
-/// went; main() then ends. Nothing in a rank of a job, which goes on, and for one rank. Call it
+/// went; main() then ends. Nothing in a rank of a job, and for one rank, which continue. Call it
 /// before anything else: what this process has done by then is done again by each rank.
 /// `if (const auto r = launch_self({.ranks = 4})) return r->code;`
 /// Where TF_CONFIG counts machines, each of them has `ranks` ranks. Errors as of launch() and

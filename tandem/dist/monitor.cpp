@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include "tandem/base/error.h"
 #include "tandem/base/short_turns.h"
+#include "tandem/dist/process_state_internal.h"
 #include "tandem/dist/thread_stack_internal.h"
 
 namespace tandem::distributed {
@@ -223,11 +223,7 @@ bool Monitor::is_stopped(int peer) const {
   const Card& c = mesh_.cards[static_cast<size_t>(peer)];
   const Card& own = mesh_.cards[static_cast<size_t>(mesh_.rank)];
   if (std::string_view(c.host) != own.host) return false;
-  std::ifstream file(fmt::format("/proc/{}/stat", c.pid));
-  std::string line;
-  std::getline(file, line);
-  const size_t name_ends = line.rfind(')');  // a program's name may hold anything
-  return name_ends + 2 < line.size() && (line[name_ends + 2] == 'T' || line[name_ends + 2] == 't');
+  return process_state(static_cast<pid_t>(c.pid)).stopped();
 }
 
 void Monitor::check_silence() {

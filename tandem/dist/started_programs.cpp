@@ -12,11 +12,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <set>
 #include <thread>
 
 #include "tandem/base/error.h"
 #include "tandem/dist/network_internal.h"
+#include "tandem/dist/process_state_internal.h"
 
 extern char** environ;
 
@@ -98,7 +102,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 // In the child: only calls that are safe after fork().
 [[noreturn]] void become(pid_t parent, int input, const int (&out)[2], int error, char* const* argv,
                          char* const* env, const cpu_set_t* cpus) {
-  ::setpgid(0, 0);
+  ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);
   if (input < 0) input = ::open("/dev/null", O_RDONLY);
@@ -134,7 +138,6 @@ void start(Rank& r) {
     become(parent, in[0], {out[0][1], out[1][1]}, error[1], argv.data(), envp.data(),
            p.cpus.empty() ? nullptr : &cpus);
   r.running = true;
-  ::setpgid(r.pid, r.pid);  // both sides say so: whichever comes first
   ::close(error[1]);
   for (int i = 0; i < 2; ++i) {
     ::close(out[i][1]);
@@ -178,6 +181,20 @@ void pump(Output& o, const std::string& prefix) {
   o.from.close();
 }
 
+// Kill who lives in those sessions; gives whether there was anybody.
+bool kill_members(const std::set<pid_t>& sessions) {
+  bool any = false;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    const auto pid = static_cast<pid_t>(std::atoi(name.c_str()));
+    const ProcessState s = process_state(pid);
+    if (s.lives() && sessions.count(s.session) > 0) any |= ::kill(pid, SIGKILL) == 0;
+  }
+  return any;
+}
+
 class Job {
  public:
   Job(const LaunchOptions& o, std::vector<Program> programs) : o_(o), ranks_(programs.size()) {
@@ -206,7 +223,7 @@ class Job {
     }
     // What ranks have started themselves must not stay, nor hold their output open.
     kill_all(SIGKILL, true);
-    wait_for_groups();
+    end_sessions();
     const Deadline end = after(1);
     while (open_outputs() > 0 && Clock::now() < end) wait();
     return result_;
@@ -271,12 +288,14 @@ class Job {
     kill_at_ = after(o_.notice + o_.grace);
   }
 
-  // What was killed is gone a moment later; one that its new parent never asks about stays in its
-  // group, so this does not wait for long.
-  void wait_for_groups() const {
-    const Deadline end = after(0.3);
-    const auto has_some = [](const Rank& r) { return r.pid > 0 && ::kill(-r.pid, 0) == 0; };
-    while (std::any_of(ranks_.begin(), ranks_.end(), has_some) && Clock::now() < end)
+  // A rank's session holds what it has started, in groups of their own as well (compilers are), and
+  // what was killed is gone a moment later.
+  void end_sessions() const {
+    std::set<pid_t> sessions;
+    for (const Rank& r : ranks_)
+      if (r.pid > 0) sessions.insert(r.pid);
+    const Deadline end = after(1);
+    while (kill_members(sessions) && Clock::now() < end)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 

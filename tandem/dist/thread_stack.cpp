@@ -30,7 +30,7 @@ struct StackAnswer {
   int count = 0;
   sem_t done;
 };
-StackAnswer g_stack;
+constinit StackAnswer g_stack{};
 int g_stack_signal = 0;  ///< 0: not prepared; -1: none is free
 
 extern "C" void answer_with_stack(int) {

@@ -15,9 +15,9 @@ pid_t this_thread();
 void prepare_stacks();
 
 /// The innermost `frames` calls of a thread of this process, one a line, "function+0x1f (file)", or
-/// "file+0x1234" where the file is stripped of names. The thread is interrupted by a realtime signal that nobody has taken, runs a few
-/// microseconds, and goes on; a sleep of it may end early. "" where it has ended, blocks the
-/// signal, or does not answer within `seconds`.
+/// "file+0x1234" where the file is stripped of names. The thread is interrupted by a realtime
+/// signal that nobody has taken for a few microseconds; a sleep of it may end early.
+/// "" where it has ended, blocks the signal, or does not answer within `seconds`.
 std::string stack_of(pid_t thread, int frames, double seconds);
 
 }  // namespace tandem::distributed

@@ -55,12 +55,12 @@ class TD_API DeviceStrategy {
   Device device_;
 };
 
-/// `train::MirroredStrategy strategy({.device = "cuda"});` as the first thing of main(): the
-/// devices of this machine. In a process that no launcher has started, and with several devices,
-/// the constructor starts the program's own command line again once for each of them, waits for all
-/// of them, and ends this process with their exit code (distributed::launch_self()); in each rank
-/// it returns. Throws Value for a device that is not there, and where a job has ranks on other
-/// machines.
+/// `train::MirroredStrategy strategy({.device = "cuda"});` right after init(), as the first thing
+/// of main(): the devices of this machine. In a process that no launcher has started, and with
+/// several devices, the constructor starts the program's own command line again once for each of
+/// them, waits for all of them, and ends this process with their exit code
+/// (distributed::launch_self()); in each rank it returns. Throws Value for a device that is not
+/// there, and where a job has ranks on other machines.
 class TD_API MirroredStrategy : public DeviceStrategy {
  public:
   explicit MirroredStrategy(const DeviceStrategyOptions& options = {})

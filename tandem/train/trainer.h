@@ -221,7 +221,6 @@ class TD_API Trainer {
   void compile_steps();
   bool sharded() const;
   void check_parallel(int64_t ranks) const;
-  void check_offload() const;
   StepResult step_on_ranks(const Batch& batch, bool first, bool update, int64_t due);
   StepResult step_in_stages(const Batch& batch, bool first);
   bool whole_batch() const;
@@ -254,7 +253,6 @@ class TD_API Trainer {
   RunParts parts();
   bool higher_is_better() const;
   std::string callback_key(size_t i) const;
-  std::string callback_prefix(size_t i) const;
   Logs system_logs(Running& run) const;
 
   nn::Module& model_;
@@ -275,10 +273,9 @@ class TD_API Trainer {
   data::AnyPipeline* data_ = nullptr;
   std::unique_ptr<Checkpoints> checkpoints_;
   std::vector<Record> history_;
-  int64_t step_ = 0, epoch_ = 0;
-  double loss_sum_ = 0, samples_ = 0;  ///< of this epoch
-  std::vector<Mean> figures_;          ///< likewise, of the step's figures
-  int64_t micro_ = 0;                  ///< batches since the last update
+  int64_t step_ = 0, epoch_ = 0, micro_ = 0;  ///< micro_: batches since the last update
+  double loss_sum_ = 0, samples_ = 0;         ///< of this epoch
+  std::vector<Mean> figures_;                 ///< likewise, of the step's figures
   int64_t skipped_ = 0, overflows_ = 0;
   std::string stop_;
   std::unique_ptr<optim::WeightAverage> average_;

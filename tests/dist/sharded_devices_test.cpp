@@ -344,11 +344,10 @@ Held held_on_device(const std::string& kind, int ranks, Sharding s, bool offload
     optim::Adam opt(model.parameters());
     look(held.built);
     const auto whole_step = [&](Tensor x) {
-      const Tensor loss = model(x).sum();
-      loss.backward();
+      model(x).sum().backward();
       opt.step();
       opt.zero_grad();
-      return loss;
+      return zeros({});
     };
     auto program = compile(whole_step);
     for (int step = 0; step < 2; ++step) {

@@ -144,6 +144,17 @@ NamedNumbers unpack(std::string_view text) {
 
 namespace {
 
+void check_offload(TrainStrategy strategy, bool several) {
+  TD_CHECK(strategy != TrainStrategy::ps, Unsupported,
+           "offload = optimizer and strategy = ps: a parameter server's optimizer is rank 0's\nSet "
+           "strategy = zero1, or leave out offload.");
+  TD_CHECK(strategy != TrainStrategy::none || distributed::find_place().size == 1, Unsupported,
+           "offload = optimizer on several ranks that train by themselves (strategy = none)\nSet "
+           "strategy = zero1, or start one rank.");
+  TD_CHECK(!several, Unsupported,
+           "offload = optimizer and a step with several optimizers\nLeave out offload.");
+}
+
 // Each rank takes its part of whole batches, which must be the same on all of them.
 void check_same_data(distributed::Engine& engine, const data::AnyPipeline& data) {
   const std::string own = fmt::format("{} batches, seed {}", data.size(), data.seed());
@@ -159,18 +170,6 @@ void check_same_data(distributed::Engine& engine, const data::AnyPipeline& data)
 }  // namespace
 
 // What an optimizer on the host does not go with.
-void Trainer::check_offload() const {
-  TD_CHECK(options_.strategy != TrainStrategy::ps, Unsupported,
-           "offload = optimizer and strategy = ps: a parameter server's optimizer is rank 0's\nSet "
-           "strategy = zero1, or leave out offload.");
-  TD_CHECK(options_.strategy != TrainStrategy::none || distributed::find_place().size == 1,
-           Unsupported,
-           "offload = optimizer on several ranks that train by themselves (strategy = none)\nSet "
-           "strategy = zero1, or start one rank.");
-  TD_CHECK(!several(), Unsupported,
-           "offload = optimizer and a step with several optimizers\nLeave out offload.");
-}
-
 void Trainer::join_ranks(const data::AnyPipeline& data) {
   ranks_.reset();
   serving_.reset();
@@ -179,7 +178,7 @@ void Trainer::join_ranks(const data::AnyPipeline& data) {
   const bool offloads =
       options_.offload == TrainOffload::optimizer && !is_host(device_of(optimizer()));
   if (offloads) {
-    check_offload();
+    check_offload(options_.strategy, several());
   } else {
     if (options_.strategy == TrainStrategy::none) return;
     if (options_.strategy == TrainStrategy::automatic && distributed::find_place().size == 1)

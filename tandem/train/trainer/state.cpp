@@ -25,12 +25,14 @@ std::vector<double> numbers_of(const io::Json* j) {
   return out;
 }
 
+// Before the names of a callback's tensors.
+std::string prefix_of(const std::string& callback) { return "callback." + callback + "."; }
+
 }  // namespace
 
 std::string Trainer::callback_key(size_t i) const {
   return fmt::format("{}.{}", i, callbacks_[i]->name());
 }
-std::string Trainer::callback_prefix(size_t i) const { return "callback." + callback_key(i) + "."; }
 
 // Whole values of model and optimizer, where ranks have parts of them; all ranks call it. They pass
 // one after the other, and the rank that writes puts them aside in a file.
@@ -103,7 +105,7 @@ void Trainer::save(std::optional<double> score) {
   Snapshot s = snapshot(now, step_, std::move(more));
   for (size_t i = 0; i < callbacks_.size(); ++i)
     for (const auto& [name, value] : callbacks_[i]->tensors())
-      s.optimizer[callback_prefix(i) + name] = value;
+      s.optimizer[prefix_of(callback_key(i)) + name] = value;
   s.files = options_.saving.files;
   s.score = score;
   checkpoints_->save(std::move(s));
@@ -191,7 +193,7 @@ void Trainer::resume(Running& run) {
     for (size_t i = 0; i < callbacks_.size(); ++i)
       if (const io::Json* j = states->find(callback_key(i))) callbacks_[i]->load_state(*j);
   for (size_t i = 0; i < callbacks_.size(); ++i) {
-    const std::string prefix = callback_prefix(i);
+    const std::string prefix = prefix_of(callback_key(i));
     StateDict tensors;
     for (const auto& [name, value] : s->optimizer)
       if (name.starts_with(prefix)) tensors[name.substr(prefix.size())] = value;
