@@ -68,6 +68,14 @@ const std::map<std::string, Deed>& deeds() {
          if (::fork() == 0) hang();
          ::_exit(9);
        }},
+      {"child in a group",  // as compilers are started
+       [](Engine&) {
+         if (::fork() == 0) {
+           ::setpgid(0, 0);
+           hang();
+         }
+         ::_exit(9);
+       }},
   };
   return all;
 }

@@ -168,6 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                "at call #7 all_reduce sum float32"}},
         Fault{"segv", 139, 1, {kHost, "is dead", "in step 2"}},
         Fault{"exit 7", 7, 1, {kHost, "is dead", "in step 2"}}, Fault{"child", 9, 1, {}},
+        Fault{"child in a group", 9, 1, {}},
         Fault{"stop",
               70,
               -1,
