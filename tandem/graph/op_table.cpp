@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of rows, and the kernels that backends registered for them.
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -16,6 +17,7 @@ struct NameTable {
   std::unordered_map<std::string_view, const OpDef*> by_name;
   Kernel family[kDeviceKinds][9] = {};
   FastF32 (*fast)(const OpDef&) = nullptr;
+  std::vector<std::pair<const OpDef*, OpRuntime*>> in_making;
 };
 NameTable& name_table() {
   static NameTable* t = new NameTable;  // rows are used until the last thread ends
@@ -25,14 +27,23 @@ NameTable& name_table() {
 }  // namespace
 
 OpRuntime& runtime_of(const OpDef& op) {
-  if (TD_LIKELY(op.runtime != nullptr)) return *op.runtime;
+  // Threads that compile at the same time may meet a row that nobody has used before.
+  const std::atomic_ref<OpRuntime*> at(op.runtime);
+  OpRuntime* r = at.load(std::memory_order_acquire);
+  if (TD_LIKELY(r != nullptr)) return *r;
   NameTable& t = name_table();
   std::lock_guard hold(t.lock);
-  if (!op.runtime) {
-    op.runtime = new OpRuntime;
-    if (t.fast && op.family == Family::pointwise) op.runtime->fast_f32 = t.fast(op);
-  }
-  return *op.runtime;
+  r = at.load(std::memory_order_relaxed);
+  if (r) return *r;
+  // What is made of the row asks for it again: other threads see it when it is complete.
+  for (const auto& [of, made] : t.in_making)
+    if (of == &op) return *made;
+  r = new OpRuntime;
+  t.in_making.emplace_back(&op, r);
+  if (t.fast && op.family == Family::pointwise) r->fast_f32 = t.fast(op);
+  t.in_making.pop_back();
+  at.store(r, std::memory_order_release);
+  return *r;
 }
 
 void register_op(const OpDef& op) {
