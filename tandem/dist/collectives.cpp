@@ -132,22 +132,6 @@ void all_reduce_run(const KernelCall& c) {
   enter(a)->all_reduce(elements_of(c.out[0]), op_of(a), options_of(a)).wait();
 }
 // Engines write to the memory of a start's result, until the wait reads it.
-class StartedCall final : public StartedWork {
- public:
-  StartedCall(std::shared_ptr<Engine> group, Work work)
-      : group_(std::move(group)), work_(std::move(work)) {}
-  void wait() override { work_.wait(); }
-  void cancel() noexcept override try {
-    // Other ranks wait for what will not come.
-    group_->abort("a step of a compiled function has thrown there");
-    work_.wait();
-  } catch (...) {  // the step's own error is on its way
-  }
-
- private:
-  std::shared_ptr<Engine> group_;
-  Work work_;
-};
 void all_reduce_start_run(const KernelCall& c) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
   copy_in(c);

@@ -8,11 +8,7 @@
 #include "tandem/tensor/device_memory.h"
 
 namespace tandem::distributed {
-namespace {
-
 Array flat_array(const Tensor& t) { return {t.impl()->data, t.numel(), t.dtype()}; }
-
-}  // namespace
 
 Tensor empty_flat(int64_t elements, DType dtype, Device device) {
   const DeviceGuard there(device);
@@ -57,7 +53,7 @@ Tensor FlatCall::wait() {
     return done.target_;
   }
   const Tensor mean = done.divisor_ == 1 ? done.to_ : done.to_ / done.divisor_;
-  return mean.device() == done.home_ ? mean : mean.to(done.home_);
+  return mean.to(done.home_);
 }
 
 void FlatCall::settle() noexcept {
@@ -89,7 +85,7 @@ FlatCall FlatCalls::gather(const Tensor& own, const Tensor& whole, const std::st
   } else if (group_->size() == 1) {
     copy_into(whole, 0, own);
   } else if (ranks_) {
-    call.from_ = own.device() == device_ ? own : own.to(device_);
+    call.from_ = own.to(device_);
     call.ranks_ = ranks_;
     ranks_->start({.kind = DeviceCall::Kind::all_gather,
                    .in = call.from_.impl()->data,
@@ -114,7 +110,7 @@ FlatCall FlatCalls::sum(const Tensor& whole, const std::string& label, bool orde
   call.home_ = home_;
   if (!is_host(device_) && group_->size() == 1) {
     const Tensor own = divisor == 1 ? whole : whole / divisor;
-    call.to_ = own.device() == home_ ? own : own.to(home_);
+    call.to_ = own.to(home_);
   } else if (ranks_ && !ordered) {
     call.from_ = whole;
     call.to_ = empty_flat(part, whole.dtype(), device_);

@@ -59,6 +59,8 @@ class FlatCalls {
   std::shared_ptr<DeviceRanks> ranks_;
 };
 
+/// Dense elements of the host, as engines take them.
+Array flat_array(const Tensor& t);
 /// Flat values that are not initialised, or zeros, on that device whatever the guard says.
 Tensor empty_flat(int64_t elements, DType dtype, Device device);
 Tensor zeros_flat(int64_t elements, DType dtype, Device device);

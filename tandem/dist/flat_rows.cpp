@@ -21,39 +21,27 @@ class FlatOnDevice final : public StartedWork {
   Stream stream_;
 };
 
-/// A call of the engine between arrays of the host; its result goes to the device at the wait.
-class FlatOnHost final : public StartedWork {
+/// Between arrays of the host; the result goes to the device at the wait.
+class FlatOnHost final : public StartedCall {
  public:
-  FlatOnHost(const KernelCall& c, std::shared_ptr<Engine> group, Tensor in, Tensor out)
-      : group_(std::move(group)),
+  FlatOnHost(const KernelCall& c, std::shared_ptr<Engine> group, Tensor in, Tensor out, Work work)
+      : StartedCall(std::move(group), std::move(work)),
         in_(std::move(in)),
         out_(std::move(out)),
         to_(c.out[0].data),
         device_(c.device),
         stream_(c.stream) {}
-  Array in() const { return {in_.impl()->data, in_.numel(), in_.dtype()}; }
-  Array out() const { return {out_.impl()->data, out_.numel(), out_.dtype()}; }
-  Engine& group() const { return *group_; }
-  void begin(Work work) { work_ = std::move(work); }
   void wait() override {
-    work_.wait();
-    const Array a = out();
+    StartedCall::wait();
+    const Array a = flat_array(out_);
     if (a.count > 0) device_memory(device_).copy_in(to_, a.data, a.bytes(), device_.index, stream_);
-  }
-  void cancel() noexcept override try {
-    // Other ranks wait for what will not come.
-    group_->abort("a step of a compiled function has thrown there");
-    work_.wait();
-  } catch (...) {  // the step's own error is on its way
   }
 
  private:
-  std::shared_ptr<Engine> group_;
   Tensor in_, out_;
   void* to_;
   Device device_;
   Stream stream_;
-  Work work_;
 };
 
 size_t bytes_at(int64_t elements, DType dtype) {
@@ -80,6 +68,12 @@ Tensor brought(const KernelCall& c, const tandem::Array& x) {
 }
 
 }  // namespace
+
+void StartedCall::cancel() noexcept try {
+  group_->abort("a step of a compiled function has thrown there");
+  work_.wait();
+} catch (...) {  // the step's own error is on its way
+}
 
 std::unique_ptr<StartedWork> started_on_device(std::shared_ptr<DeviceRanks> ranks, Stream stream) {
   return std::make_unique<FlatOnDevice>(std::move(ranks), stream);
@@ -112,10 +106,10 @@ void start_gather_on_device(const KernelCall& c, const FlatRow& row) {
                         .count = row.part,
                         .dtype = dtype}))
     return;
-  auto started = std::make_unique<FlatOnHost>(c, row.group, brought(c, c.out[1]),
-                                              empty_flat(c.out[0].numel, dtype, cpu));
-  started->begin(started->group().all_gather(started->in(), started->out(), row.options));
-  keep_started(c.out[0].data, std::move(started));
+  const Tensor own = brought(c, c.out[1]), all = empty_flat(c.out[0].numel, dtype, cpu);
+  Work work = row.group->all_gather(flat_array(own), flat_array(all), row.options);
+  keep_started(c.out[0].data,
+               std::make_unique<FlatOnHost>(c, row.group, own, all, std::move(work)));
 }
 
 // The program divides: no library does.
@@ -128,11 +122,11 @@ void start_sum_on_device(const KernelCall& c, const FlatRow& row) {
                         .count = c.out[0].numel,
                         .dtype = dtype}))
     return;
-  auto started = std::make_unique<FlatOnHost>(c, row.group, brought(c, c.in[0]),
-                                              empty_flat(c.out[0].numel, dtype, cpu));
-  started->begin(
-      started->group().reduce_scatter(started->in(), started->out(), ReduceOp::sum, row.options));
-  keep_started(c.out[0].data, std::move(started));
+  const Tensor whole = brought(c, c.in[0]), part = empty_flat(c.out[0].numel, dtype, cpu);
+  Work work =
+      row.group->reduce_scatter(flat_array(whole), flat_array(part), ReduceOp::sum, row.options);
+  keep_started(c.out[0].data,
+               std::make_unique<FlatOnHost>(c, row.group, whole, part, std::move(work)));
 }
 
 }  // namespace tandem::distributed

@@ -22,6 +22,20 @@ struct FlatRow {
   const std::vector<int64_t>* places = nullptr;  ///< of a gather: where its operands lie in a part
 };
 
+/// A call of the engine that a row has started: other ranks wait for what will not come when the
+/// program is left before its wait.
+class StartedCall : public StartedWork {
+ public:
+  StartedCall(std::shared_ptr<Engine> group, Work work)
+      : group_(std::move(group)), work_(std::move(work)) {}
+  void wait() override { work_.wait(); }
+  void cancel() noexcept override;
+
+ private:
+  std::shared_ptr<Engine> group_;
+  Work work_;
+};
+
 /// What runs in a stream beside the program's: the program's waits for it, the host never does.
 std::unique_ptr<StartedWork> started_on_device(std::shared_ptr<DeviceRanks> ranks, Stream stream);
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // launch() on several machines: one of them starts the launchers of all.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 
 #include "tandem/base/error.h"
 #include "tandem/base/hash/hash.h"
+#include "tandem/base/process_state.h"
 #include "tandem/dist/cpu_shares_internal.h"
 #include "tandem/dist/launch.h"
 #include "tandem/dist/started_programs_internal.h"
@@ -44,12 +43,6 @@ std::string quoted(const std::string& word) {
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
-}
-
-std::string path_of_link(const char* link) {
-  char path[4096];
-  const ssize_t n = ::readlink(link, path, sizeof path);
-  return n > 0 ? std::string(path, static_cast<size_t>(n)) : "";
 }
 
 }  // namespace

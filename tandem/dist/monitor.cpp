@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "tandem/base/error.h"
+#include "tandem/base/process_state.h"
 #include "tandem/base/short_turns.h"
-#include "tandem/dist/process_state_internal.h"
 #include "tandem/dist/thread_stack_internal.h"
 
 namespace tandem::distributed {
@@ -223,7 +223,7 @@ bool Monitor::is_stopped(int peer) const {
   const Card& c = mesh_.cards[static_cast<size_t>(peer)];
   const Card& own = mesh_.cards[static_cast<size_t>(mesh_.rank)];
   if (std::string_view(c.host) != own.host) return false;
-  return process_state(static_cast<pid_t>(c.pid)).stopped();
+  return process_state(c.pid).stopped();
 }
 
 void Monitor::check_silence() {

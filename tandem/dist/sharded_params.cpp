@@ -140,7 +140,7 @@ void ShardedParams::make_shards() {
     Place& p = places_[i];
     std::tie(p.begin, p.end) = range(p, units_[p.unit], engine_.rank());
     const Tensor part = part_of(i, whole);
-    p.shard = Param(part.device() == home_ ? part : part.to(home_));
+    p.shard = Param(part.to(home_));
     p.shard.cell()->name = params_[i].name;
     p.gathered = p.shard.cell()->generation();
     tandem::detail::set_absent(*cells[i], link_);

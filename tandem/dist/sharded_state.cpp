@@ -15,12 +15,6 @@
 #include "tandem/ops/ops.h"
 
 namespace tandem::distributed {
-namespace {
-
-Tensor on_device(const Tensor& x, Device device) { return x.device() == device ? x : x.to(device); }
-
-}  // namespace
-
 std::vector<Param> DataParallel::parameters() const {
   return sharded_ ? sharded_->shards() : net_.parameters();
 }
@@ -32,7 +26,7 @@ Tensor DataParallel::get_total_norm(double p, SourceLocation loc) {
   // A rank without gradients has no dtype and device of its own: all send the same one.
   const Device home = sharded_->home();
   const DType dtype = parameters().front().dtype();
-  return detail::norm_over_ranks(on_device(own, home), p, engine_).to(dtype);
+  return detail::norm_over_ranks(own.to(home), p, engine_).to(dtype);
 }
 
 Tensor detail::norm_over_ranks(Tensor own, double p, const std::shared_ptr<Engine>& group) {
@@ -57,9 +51,9 @@ std::function<Tensor(const Tensor&)> DataParallel::max_over_ranks() const {
   if (!sharded_) return {};
   // Wherever a rank's mark lies: all send one of the same place.
   return [e = engine_, home = sharded_->home()](const Tensor& x) {
-    const Tensor most = detail::all_reduce_labelled(on_device(x, home), ReduceOp::max, e,
-                                                    {"overflow of gradients"});
-    return on_device(most, x.device());
+    const Tensor most =
+        detail::all_reduce_labelled(x.to(home), ReduceOp::max, e, {"overflow of gradients"});
+    return most.to(x.device());
   };
 }
 

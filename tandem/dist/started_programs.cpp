@@ -19,8 +19,8 @@
 #include <thread>
 
 #include "tandem/base/error.h"
+#include "tandem/base/process_state.h"
 #include "tandem/dist/network_internal.h"
-#include "tandem/dist/process_state_internal.h"
 
 extern char** environ;
 
@@ -182,7 +182,7 @@ void pump(Output& o, const std::string& prefix) {
 }
 
 // Kill who lives in those sessions; gives whether there was anybody.
-bool kill_members(const std::set<pid_t>& sessions) {
+bool kill_members(const std::set<int64_t>& sessions) {
   bool any = false;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
@@ -291,7 +291,7 @@ class Job {
   // A rank's session holds what it has started, in groups of their own as well (compilers are), and
   // what was killed is gone a moment later.
   void end_sessions() const {
-    std::set<pid_t> sessions;
+    std::set<int64_t> sessions;
     for (const Rank& r : ranks_)
       if (r.pid > 0) sessions.insert(r.pid);
     const Deadline end = after(1);

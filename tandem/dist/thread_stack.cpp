@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/dist/function_names_internal.h"
 #include "tandem/dist/thread_stack_internal.h"
 
 #include <cxxabi.h>
@@ -17,6 +16,9 @@
 #include <mutex>
 
 #include <fmt/core.h>
+
+#include "tandem/base/process_state.h"
+#include "tandem/dist/function_names_internal.h"
 
 namespace tandem::distributed {
 namespace {
@@ -55,11 +57,7 @@ int take_signal() {
 
 // The file's path: a program that was started as /proc/self/exe has one of its own.
 std::string path_of(const char* name) {
-  char path[4096];
-  const ssize_t n = ::readlink(name, path, sizeof path);
-  return n > 0 && std::string_view(name) == "/proc/self/exe"
-             ? std::string(path, static_cast<size_t>(n))
-             : std::string(name);
+  return std::string_view(name) == "/proc/self/exe" ? path_of_link(name) : name;
 }
 
 // Arguments of functions say little here and are long.

@@ -9,9 +9,6 @@ namespace {
 
 constexpr size_t kMaxOptimizers = 16;  // cells cannot be made in a trace: there are that many marks
 
-// The scale and the marks are in one place, gradients maybe in another (an optimizer on the host).
-Tensor beside(const Tensor& x, Device device) { return x.device() == device ? x : x.to(device); }
-
 void check_numbers(double growth, double backoff, double interval) {
   TD_CHECK(growth > 1, Value, "GradScaler: growth_factor must be above 1, got {}", growth);
   TD_CHECK(backoff < 1 && backoff > 0, Value, "GradScaler: backoff_factor lies in (0, 1), got {}",
@@ -92,12 +89,12 @@ void GradScaler::unscale_(Optimizer& optimizer, SourceLocation loc) try {
              p.name());
     Tensor all_finite = isfinite(g).all();
     finite = finite.defined() ? logical_and(finite, all_finite) : all_finite;
-    made.emplace_back(p, mul(g, beside(inverse, g.device()), loc));
+    made.emplace_back(p, mul(g, inverse.to(g.device()), loc));
   }
   for (auto& [p, g] : made) p.set_grad(std::move(g));
   Tensor mark = finite.defined() ? logical_not(finite).to(DType::f32) : zeros({});
   if (max_over_ranks_) mark = max_over_ranks_(mark);
-  found_.write_(0, static_cast<int64_t>(slot), beside(mark, found_.device()).reshape({1}), loc);
+  found_.write_(0, static_cast<int64_t>(slot), mark.to(found_.device()).reshape({1}), loc);
   stage = Stage::unscaled;
 } catch (const Error& e) {
   if (!e.op().empty()) throw;

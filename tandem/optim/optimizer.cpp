@@ -241,7 +241,7 @@ void Optimizer::add_state(size_t i, const char* name, double fill) {
   const bool later = context().slow & kDeferred;  // recipes begin on the host
   const DeviceGuard there(later ? cpu : spec.device);
   const Tensor value = full(spec.shape, fill, spec.dtype);
-  add_state(i, name, value.device() == spec.device ? value : value.to(spec.device));
+  add_state(i, name, value.to(spec.device));
 }
 void Optimizer::add_state(size_t i, const char* name, Tensor value) {
   Buffer& b = states_[i].emplace_back(name, Buffer(std::move(value))).second;

@@ -11,6 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/files/folder.h"
+#include "tandem/base/process_state.h"
 
 namespace tandem::runs {
 namespace {
@@ -48,19 +49,11 @@ int64_t peak_resident_bytes() {
 }
 
 std::string process_identity(int64_t pid) {
-  std::string boot, stat;
+  std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
-  // "pid (name) state parent ...": a name may hold anything, so what follows its last bracket is
-  // counted. The start is field 22 of all, 20 of these.
-  const size_t name = stat.rfind(')');
-  if (boot.empty() || name == stat.npos) return "";
-  std::istringstream fields(stat.substr(name + 1));
-  std::string field, state;
-  for (int k = 1; k <= 20 && fields >> field; ++k)
-    if (k == 1) state = field;
-  if (!fields) return "";
-  return state == "Z" || state == "X" ? "ended" : boot + "/" + field;
+  const ProcessState s = process_state(pid);
+  if (boot.empty() || s.state == 0) return "";
+  return s.lives() ? boot + "/" + s.start : "ended";
 }
 
 EnergyMeter::EnergyMeter(EnergyOptions options) : o_(std::move(options)) {
