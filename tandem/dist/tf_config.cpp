@@ -40,6 +40,8 @@ io::Json parsed(const char* text) {
 
 Place place_in_cluster(const char* text) {
   const io::Json config = parsed(text);
+  TD_CHECK(config.as_object(), Value,
+           "TF_CONFIG is {}, expected an object with a cluster and a task", config.kind());
   const io::Json* cluster = config.find("cluster");
   if (!cluster) return {};  // TensorFlow's default: one process
   const io::Json* task = config.find("task");

@@ -20,7 +20,8 @@ thread_local const DeviceStrategy* t_current = nullptr;
 DeviceStrategy::DeviceStrategy(const DeviceStrategyOptions& o, bool several_machines) {
   TD_CHECK(o.devices >= 1 || o.devices == -1, Value,
            "a strategy expects at least one device, or -1 for all, got {}", o.devices);
-  const int devices = o.devices > 0 ? o.devices : distributed::count_devices(o.device);
+  const int there = distributed::count_devices(o.device);  // before anything is started
+  const int devices = o.devices > 0 ? o.devices : there;
   if (const auto ended = distributed::launch_self({.ranks = devices, .prefix = false})) {
     std::fflush(nullptr);
     std::exit(ended->code);

@@ -114,7 +114,7 @@ TEST(DeviceStrategies, OneDeviceIsThisProcess) {
 TEST(DeviceStrategies, WhatCannotBeSaysSo) {
   EXPECT_TRUE(has(thrown([] { MirroredStrategy({.device = "cpu", .devices = 0}); }),
                   "expects at least one device, or -1 for all, got 0"));
-  EXPECT_TRUE(has(thrown([] { MirroredStrategy({.device = "abacus"}); }), "abacus"));
+  EXPECT_TRUE(has(thrown([] { MirroredStrategy({.device = "abacus", .devices = 2}); }), "abacus"));
   const Environment rank("RANK", "0"), size("WORLD_SIZE", "4"), local("LOCAL_RANK", "0"),
       local_size("LOCAL_WORLD_SIZE", "2"), host("MASTER_ADDR", "127.0.0.1"),
       port("MASTER_PORT", "1");
