@@ -12,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/dist/device_calls_internal.h"
 #include "tandem/dist/flat_rows_internal.h"
+#include "tandem/dist/gaps_internal.h"
 #include "tandem/dist/process_group.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/backend.h"
@@ -153,20 +154,16 @@ void gather_start_run(const KernelCall& c) {
   const auto& a = c.get_attrs<CollectiveAttrs>();
   auto* const sent = static_cast<char*>(c.out[1].data);
   const size_t size = size_of(c.out[1].dtype);
-  int64_t filled = 0;
-  const auto zeros_until = [&](int64_t at) {
-    if (at > filled)
-      std::memset(sent + size * static_cast<size_t>(filled), 0,
-                  size * static_cast<size_t>(at - filled));
-  };
+  Gaps gaps([&](int64_t begin, int64_t n) {
+    std::memset(sent + size * static_cast<size_t>(begin), 0, size * static_cast<size_t>(n));
+  });
   for (int i = 0; i < c.n_in; ++i) {
     if (c.in[i].numel == 0) continue;
     const int64_t at = a.places[static_cast<size_t>(i)];
-    zeros_until(at);
+    gaps.piece(at, c.in[i].numel);
     copy_bytes(sent + size * static_cast<size_t>(at), c.in[i].data, elements_of(c.in[i]).bytes());
-    filled = at + c.in[i].numel;
   }
-  zeros_until(a.part);
+  gaps.until(a.part);
   std::shared_ptr<Engine> group = group_of(a.group);
   Work work = group->all_gather(elements_of(c.out[1]), elements_of(c.out[0]), options_of(a));
   keep_started(c.out[0].data, std::make_unique<StartedCall>(std::move(group), std::move(work)));

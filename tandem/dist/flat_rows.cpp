@@ -3,6 +3,7 @@
 
 #include "tandem/dist/device_calls_internal.h"
 #include "tandem/dist/flat_calls_internal.h"
+#include "tandem/dist/gaps_internal.h"
 #include "tandem/tensor/device_memory.h"
 
 namespace tandem::distributed {
@@ -84,21 +85,17 @@ void start_gather_on_device(const KernelCall& c, const FlatRow& row) {
   const DeviceMemory& memory = device_memory(c.device);
   const DType dtype = c.out[1].dtype;
   auto* const sent = static_cast<char*>(c.out[1].data);
-  int64_t filled = 0;
-  const auto zeros_until = [&](int64_t at) {
-    if (at > filled)
-      memory.fill(sent + bytes_at(filled, dtype), 0, bytes_at(at - filled, dtype), c.device.index,
-                  c.stream);
-  };
+  Gaps gaps([&](int64_t begin, int64_t n) {
+    memory.fill(sent + bytes_at(begin, dtype), 0, bytes_at(n, dtype), c.device.index, c.stream);
+  });
   for (int i = 0; i < c.n_in; ++i) {
     if (c.in[i].numel == 0) continue;
     const int64_t at = (*row.places)[static_cast<size_t>(i)];
-    zeros_until(at);
+    gaps.piece(at, c.in[i].numel);
     memory.copy(sent + bytes_at(at, dtype), c.in[i].data, bytes_at(c.in[i].numel, dtype),
                 c.device.index, c.stream);
-    filled = at + c.in[i].numel;
   }
-  zeros_until(row.part);
+  gaps.until(row.part);
   if (start_by_library(c, row,
                        {.kind = DeviceCall::Kind::all_gather,
                         .in = sent,

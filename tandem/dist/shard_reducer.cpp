@@ -5,6 +5,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/dist/collectives_internal.h"
+#include "tandem/dist/gaps_internal.h"
 #include "tandem/dist/reduce_internal.h"
 #include "tandem/graph/trace.h"
 #include "tandem/ops/ops.h"
@@ -147,19 +148,14 @@ void ShardReducer::launch_traced(size_t k) {
 Tensor ShardReducer::gradients_of(const ShardedParams::Unit& u) const {
   const DeviceGuard there(sharded_.device());
   std::vector<Tensor> all;
-  int64_t filled = 0;
-  const auto zeros_until = [&](int64_t at) {
-    if (at > filled) all.push_back(zeros({at - filled}, u.dtype));
-    filled = at;
-  };
+  Gaps gaps([&](int64_t, int64_t n) { all.push_back(zeros({n}, u.dtype)); });
   for (const size_t i : u.params) {
     if (!used_[i]) continue;
     const ShardedParams::Place& p = sharded_.places()[i];
-    zeros_until(p.offset);
+    gaps.piece(p.offset, p.numel);
     all.push_back(params_[i].param.grad().to(u.dtype).reshape({-1}));
-    filled += p.numel;
   }
-  zeros_until(u.elements);
+  gaps.until(u.elements);
   return all.size() == 1 ? all[0] : cat(all, 0);
 }
 
