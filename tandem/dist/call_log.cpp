@@ -21,6 +21,14 @@ CallLog::Entry* CallLog::entry(int64_t number) {
   return number < first ? nullptr : &kept_[static_cast<size_t>(number - first)];
 }
 
+size_t CallLog::totals_of(const std::string& label) {
+  const auto at = std::find_if(totals_.begin(), totals_.end(),
+                               [&](const CallTotals& t) { return t.label == label; });
+  const auto index = static_cast<size_t>(at - totals_.begin());
+  if (at == totals_.end()) totals_.push_back({.label = label});
+  return index;
+}
+
 int64_t CallLog::given(const Call& call) {
   CallRecord r;
   r.what = to_string(call);
@@ -30,11 +38,8 @@ int64_t CallLog::given(const Call& call) {
   const std::lock_guard hold(lock_);
   r.number = ++last_;
   r.step = step_;
-  const auto at = std::find_if(totals_.begin(), totals_.end(),
-                               [&](const CallTotals& t) { return t.label == r.label; });
-  Entry e{std::move(r), static_cast<size_t>(at - totals_.begin())};
-  if (at == totals_.end()) totals_.push_back({.label = e.record.label});
-  kept_.push_back(std::move(e));
+  const size_t totals = totals_of(r.label);
+  kept_.push_back({std::move(r), totals});
   if (kept_.size() > kKept) kept_.pop_front();
   return last_;
 }
@@ -65,6 +70,13 @@ void CallLog::waited(int64_t number, double seconds) {
   if (!e) return;
   e->record.waited += seconds;
   totals_[e->totals].waited += seconds;
+}
+
+void CallLog::pair_ended(const std::string& label, size_t bytes) {
+  const std::lock_guard hold(lock_);
+  CallTotals& all = totals_[totals_of(label)];
+  ++all.calls;
+  all.bytes += bytes;
 }
 
 void CallLog::set_step(int64_t step) {

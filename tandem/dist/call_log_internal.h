@@ -21,6 +21,8 @@ class CallLog {
   void ended(int64_t number, const std::string& error);
   /// Somebody has stood still for it.
   void waited(int64_t number, double seconds);
+  /// A send or recv has ended well: it counts in the totals alone.
+  void pair_ended(const std::string& label, size_t bytes);
   void set_step(int64_t step);
   /// Of the ranks of a call, this one came last, so many seconds after this process.
   void came_last(int rank, double seconds);
@@ -39,6 +41,7 @@ class CallLog {
     size_t totals = 0;
   };
   Entry* entry(int64_t number);  // null: it was too long ago
+  size_t totals_of(const std::string& label);
   double now() const { return seconds_since(start_); }
 
   mutable std::mutex lock_;

@@ -164,7 +164,8 @@ class TD_API Engine {
   /// The last 1,000 calls, the oldest first; send and recv are not counted. When a group ends by a
   /// fault, each rank writes them into the folder $TANDEM_DIST_RECORDS, if that is set.
   virtual std::vector<CallRecord> recent_calls() const { return {}; }
-  /// All calls that have ended well, by label, in order of their first ones.
+  /// All calls that have ended well, by label, in order of their first ones. Of send and recv calls
+  /// and bytes are counted, not seconds: those are mostly the other rank's.
   virtual std::vector<CallTotals> call_totals() const { return {}; }
   /// By rank, over all calls of all ranks; empty where the engine does not know. A rank that is
   /// slower than the others has nearly all of the calls and seconds of every other one.

@@ -12,10 +12,11 @@
 
 namespace tandem::distributed {
 
-PairLane::PairLane(Mesh& mesh, Monitor& monitor, double timeout,
+PairLane::PairLane(Mesh& mesh, Monitor& monitor, CallLog& log, double timeout,
                    std::function<void(std::exception_ptr)> failed)
     : mesh_(mesh),
       monitor_(monitor),
+      log_(log),
       timeout_(timeout),
       failed_(std::move(failed)),
       pairs_(static_cast<size_t>(mesh.size)),
@@ -44,9 +45,11 @@ std::shared_ptr<detail::WorkState> PairLane::post(const Call& call) {
     both.peer = sends ? call.peer : mesh_.rank;
     if (sends) both.out = {const_cast<void*>(call.in.data), call.in.count, call.in.dtype};
     const double seconds = call.options.timeout > 0 ? call.options.timeout : timeout_;
-    pair.queue[sends].push_back({Transfer(call.peer, sends, header_of(both, ++pair.posted[sends]),
-                                          both.out.data, both.out.bytes()),
-                                 state, after(seconds), seconds, to_string(call), Clock::now()});
+    pair.queue[sends].push_back(
+        {Transfer(call.peer, sends, header_of(both, ++pair.posted[sends]), both.out.data,
+                  both.out.bytes()),
+         state, after(seconds), seconds, to_string(call), Clock::now(),
+         call.options.label.empty() ? to_string(call.kind) : call.options.label, both.out.bytes()});
   }
   const uint64_t one = 1;
   if (::write(wake_.get(), &one, sizeof one) < 0) std::perror("eventfd");
@@ -116,6 +119,7 @@ void PairLane::move(Pair& pair, int direction) {
       monitor_.decide_lost(peer);
       TD_FAIL(Io, "rank {} in {}: {}", mesh_.rank, item->call, monitor_.verdict());
     }
+    log_.pair_ended(item->label, item->bytes);
     std::lock_guard hold(lock_);
     item->state->end();
     pair.queue[direction].pop_front();

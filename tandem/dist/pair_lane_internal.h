@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/dist/call_log_internal.h"
 #include "tandem/dist/monitor_internal.h"
 #include "tandem/dist/queued_engine_internal.h"
 #include "tandem/dist/wire_internal.h"
@@ -19,8 +20,8 @@ namespace tandem::distributed {
 
 class PairLane {
  public:
-  /// `failed` is told the first error.
-  PairLane(Mesh& mesh, Monitor& monitor, double timeout,
+  /// `failed` is told the first error, `log` what has ended well.
+  PairLane(Mesh& mesh, Monitor& monitor, CallLog& log, double timeout,
            std::function<void(std::exception_ptr)> failed);
   ~PairLane();
   PairLane(const PairLane&) = delete;
@@ -37,6 +38,8 @@ class PairLane {
     double timeout;
     std::string call;
     Deadline posted;
+    std::string label;
+    size_t bytes;
   };
   struct Pair {
     std::deque<Item> queue[2];  ///< received, sent
@@ -57,6 +60,7 @@ class PairLane {
 
   Mesh& mesh_;
   Monitor& monitor_;
+  CallLog& log_;
   double timeout_;
   std::function<void(std::exception_ptr)> failed_;
   std::mutex lock_;

@@ -48,6 +48,7 @@ class QueuedEngine : public Engine {
   bool drain(double seconds);
   /// End the thread. For destructors of derived classes, which run() needs.
   void finish();
+  CallLog& log() { return *log_; }
   void note_step(int64_t step) { log_->set_step(step); }
   void note_last(int rank, double seconds) { log_->came_last(rank, seconds); }
   /// Called when a caller is thrown the engine's error.

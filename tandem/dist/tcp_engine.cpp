@@ -46,7 +46,8 @@ class TcpEngine final : public QueuedEngine {
         key_(std::move(key)),
         options_(std::move(options)),
         monitor_(mesh_, {options_.deadline, options_.exit_unheard}),
-        pairs_(mesh_, monitor_, options_.timeout, [this](std::exception_ptr e) { fail(e); }) {
+        pairs_(mesh_, monitor_, log(), options_.timeout,
+               [this](std::exception_ptr e) { fail(e); }) {
     on_heard([this] { monitor_.heard(); });
   }
 

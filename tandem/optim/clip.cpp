@@ -12,25 +12,57 @@
 
 namespace tandem::optim {
 
+namespace {
+
+// What a gradient adds to the total, which root_of() ends; an undefined one adds nothing.
+Tensor norm_term(const Param& q, double p, SourceLocation loc) {
+  const Tensor g = q.grad();
+  if (!g.defined() || (!g.is_symbolic() && g.numel() == 0)) return {};
+  return std::isinf(p) ? amax(abs(g, loc), {}, false, loc)
+         : p == 2      ? sum(square(g, loc), {}, false, loc)
+                       : sum(pow(abs(g, loc), p, loc), {}, false, loc);
+}
+Tensor plus_term(Tensor total, Tensor term, double p, SourceLocation loc) {
+  if (!total.defined()) return term;
+  return std::isinf(p) ? maximum(std::move(total), std::move(term), loc)
+                       : add(std::move(total), std::move(term), loc);
+}
+Tensor root_of(Tensor total, double p, SourceLocation loc) {
+  if (std::isinf(p)) return total;
+  return p == 2 ? sqrt(std::move(total), loc) : pow(std::move(total), 1 / p, loc);
+}
+
+}  // namespace
+
 Tensor get_total_norm(const std::vector<Param>& params, double p, SourceLocation loc) {
   NoGradGuard no_grad;
-  bool largest = std::isinf(p);
   Tensor total;
+  for (const Param& q : params)
+    if (Tensor s = norm_term(q, p, loc); s.defined())
+      total = plus_term(std::move(total), std::move(s), p, loc);
+  return total.defined() ? root_of(std::move(total), p, loc) : zeros({});
+}
+
+Tensor get_norm_terms(const std::vector<Param>& params, double p, SourceLocation loc) {
+  NoGradGuard no_grad;
+  DType dtype = params.empty() ? DType::f32 : params.front().dtype();
+  for (const Param& q : params)
+    if (q.dtype() != dtype) dtype = DType::f64;
+  const DeviceGuard there(params.empty() ? cpu : params.front().cell()->spec().device);
+  std::vector<Tensor> terms;
   for (const Param& q : params) {
-    Tensor g = q.grad();
-    if (!g.defined() || (!g.is_symbolic() && g.numel() == 0)) continue;
-    Tensor s = largest  ? amax(abs(g, loc), {}, false, loc)
-               : p == 2 ? sum(square(g, loc), {}, false, loc)
-                        : sum(pow(abs(g, loc), p, loc), {}, false, loc);
-    if (total.defined())
-      total = largest ? maximum(std::move(total), std::move(s), loc)
-                      : add(std::move(total), std::move(s), loc);
-    else
-      total = s;
+    const Tensor s = norm_term(q, p, loc);
+    terms.push_back(s.defined() ? s.to(dtype) : zeros({}, dtype));
   }
-  if (!total.defined()) return zeros({});
-  if (largest) return total;
-  return p == 2 ? sqrt(std::move(total), loc) : pow(std::move(total), 1 / p, loc);
+  return terms.empty() ? zeros({0}) : stack(terms, 0, loc);
+}
+
+Tensor norm_of_terms(const Tensor& terms, double p, SourceLocation loc) {
+  NoGradGuard no_grad;
+  Tensor total;
+  for (int64_t i = 0; i < terms.size(0); ++i)
+    total = plus_term(std::move(total), terms.select(0, i), p, loc);
+  return total.defined() ? root_of(std::move(total), p, loc) : zeros({});
 }
 
 Tensor clip_grad_norm_(const std::vector<Param>& params, double max_norm, double norm_type,

@@ -200,6 +200,13 @@ bool Optimizer::has_option(const std::string& name) const {
                      [&](const Option& o) { return o.name == name; });
 }
 
+std::vector<std::string> Optimizer::option_names() const {
+  std::vector<std::string> all;
+  for (const Option& o : defaults_)
+    if (!o.flag) all.push_back(o.name);
+  return all;
+}
+
 double Optimizer::option(const std::string& name, size_t group) const {
   TD_CHECK(!is_tracing(), Unsupported,
            "{} as a number would be frozen into the trace\nUse lr_tensor(), or read it outside.",

@@ -101,6 +101,8 @@ class TD_API Optimizer {
   double option(const std::string& name, size_t group = 0) const;
   void set_option(const std::string& name, double value, size_t group = 0);
   bool has_option(const std::string& name) const;
+  /// Names of what option() gives.
+  std::vector<std::string> option_names() const;
   /// The rate that schedules start from: lr at the time of the first schedule.
   double initial_lr(size_t group) const;
   void set_initial_lr(double lr, size_t group);
@@ -253,6 +255,12 @@ TD_API void clip_grads_with_norm_(const std::vector<Param>& params, double max_n
 /// The norm that clip_grad_norm_ gives, without a change.
 TD_API Tensor get_total_norm(const std::vector<Param>& params, double norm_type = 2.0,
                              SourceLocation loc = SourceLocation::here());
+/// The same in two steps, for parameters whose gradients lie in several places: what each gradient
+/// adds, [params.size()] (zeros for parameters without one), and the norm of all terms.
+TD_API Tensor get_norm_terms(const std::vector<Param>& params, double norm_type = 2.0,
+                             SourceLocation loc = SourceLocation::here());
+TD_API Tensor norm_of_terms(const Tensor& terms, double norm_type = 2.0,
+                            SourceLocation loc = SourceLocation::here());
 /// Clamp gradients to [-value, value].
 TD_API void clip_grad_value_(const std::vector<Param>& params, double value,
                              SourceLocation loc = SourceLocation::here());

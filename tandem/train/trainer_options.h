@@ -166,6 +166,7 @@ struct TrainerOptions {
   ParallelOptions parallel = {};
   bool sync_batchnorm = false;
   int64_t ps_staleness = 0;
+  int64_t ps_servers = 1;
   TrainOffload offload = TrainOffload::none;
   // ---- results
   std::vector<std::string> metrics = {};
@@ -223,9 +224,9 @@ struct TrainerOptions {
       {.doc =
            "of several ranks (tandem launch): ddp trains one net, each rank on its part of every "
            "batch; zero1, zero2 and fsdp do the same and hold a part each of the optimizer's "
-           "state, of the gradients too, of the parameters too; ps: rank 0 is a parameter server, "
-           "the "
-           "others its workers; none: each trains by itself; auto: ddp where there are several",
+           "state, of the gradients too, of the parameters too; ps: the first ranks are parameter "
+           "servers (ps_servers), the others their workers; none: each trains by itself; auto: ddp "
+           "where there are several",
        .resumable = true});
     v("parallel", parallel,
       {.doc = "the layers of one net spread over ranks, such as {tp: 2, pp: 2}, or tp=2,pp=2",
@@ -236,6 +237,11 @@ struct TrainerOptions {
       {.doc = "of strategy ps: updates by which a gradient's parameters may be older than those it "
               "is applied to; 0: the workers compute parts of one batch, as ddp does",
        .at_least = 0,
+       .resumable = true});
+    v("ps_servers", ps_servers,
+      {.doc = "of strategy ps: how many of the ranks are parameter servers, with a share each of "
+              "the parameters and the optimizer's state",
+       .at_least = 1,
        .resumable = true});
     v("offload", offload,
       {.doc = "of a model on a device, what the host holds instead: optimizer, the optimizer's "

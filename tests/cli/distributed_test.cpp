@@ -3,6 +3,8 @@
 // number of ranks; a rank that dies ends the run.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/tool_helper.h"
@@ -145,7 +147,7 @@ TEST_F(Distributed, RanksWithoutABatchValidateWithTheOthers) {
   }
 }
 
-// A parameter server: one worker gives the figures of one process to the bit, also where the run is
+// Parameter servers: one worker gives the figures of one process to the bit, also where the run is
 // resumed and with gradients of several batches; more workers give those of ddp.
 TEST_F(Distributed, AParameterServerTrains) {
   const std::string
@@ -160,41 +162,74 @@ TEST_F(Distributed, AParameterServerTrains) {
   for (const char* name : {"train/loss", "train/accuracy", "val/loss", "test/accuracy", "steps"}) {
     EXPECT_EQ(resumed.value(name, -1.0), one.value(name, -2.0)) << name << resumed << one;
   }
+  // Checkpoints are those of one process: the run resumes with any number of servers, or none.
+  const std::string more_servers = more + "servers ";
+  figures(train(3, more_servers + "trainer.max_steps=5 trainer.ps_servers=2" + ps));
+  figures(train(1, more_servers + "trainer.max_steps=9"));
+  figures(train(4, more_servers + "trainer.max_steps=13 trainer.ps_servers=3" + ps));
+  const Result end = train(3, more_servers + "trainer.ps_servers=2 trainer.ps_staleness=2" + ps);
+  const nlohmann::json served = figures(end);
+  for (const char* name : {"train/loss", "train/accuracy", "val/loss", "test/accuracy", "steps"}) {
+    EXPECT_EQ(served.value(name, -1.0), one.value(name, -2.0)) << name << end.text << one;
+  }
   const std::string plain = "--json trainer.epochs=2 model.dropout=0 data.val_part=0.2 --run ";
   const nlohmann::json alone = figures(train(1, plain + "alone")),
-                       three = figures(train(3, plain + "three" + ps));
+                       three = figures(train(3, plain + "three" + ps)),
+                       four = figures(train(4, plain + "four trainer.ps_servers=2" + ps));
   for (const char* name : {"train/loss", "train/accuracy", "val/loss", "val/accuracy", "steps"}) {
     EXPECT_NEAR(three.value(name, -1.0), alone.value(name, -2.0), 1e-5) << name << three << alone;
+    EXPECT_EQ(four.value(name, -1.0), three.value(name, -2.0)) << name << three << four;
   }
+  const Result refused = train(2, "trainer.ps_servers=2" + ps);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_TRUE(has(refused.text, "2 parameter servers and a worker are 3 ranks, and there are 2"))
+      << refused.text;
 }
 
 TEST_F(Distributed, StaleGradientsMeetTheMetric) {
-  const Result r = train(4, "--json trainer.strategy=ps trainer.ps_staleness=4");
-  ASSERT_EQ(r.code, 0) << r.text;
-  const nlohmann::json j = figures(r);
-  EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
-  EXPECT_EQ(j.value("steps", 0), 690);
+  for (const int servers : {1, 2}) {
+    const Result r = train(servers + 3,
+                           "--json trainer.strategy=ps trainer.ps_staleness=4 "
+                           "trainer.ps_servers=" +
+                               std::to_string(servers));
+    ASSERT_EQ(r.code, 0) << r.text;
+    const nlohmann::json j = figures(r);
+    EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
+    EXPECT_EQ(j.value("steps", 0), 690);
+  }
 }
 
-// The job continues with a worker fewer.
-TEST_F(Distributed, AWorkerIsLost) {
-  const std::string tool_path = std::getenv("TANDEM_TOOL"),
-                    run = " train " + recipe_ +
-                          " trainer.report=false --json trainer.strategy=ps trainer.ps_staleness=2 "
-                          "trainer.save_every=20 --run lost";
-  std::ofstream(folder_ / "rank.sh")
-      << "if [ $RANK = 2 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then\n  " + tool_path + run +
-             " &\n  while ! ls lost/checkpoints/*/state.json >/dev/null 2>&1; do sleep 0.02; "
-             "done\n  kill -9 $!; wait $!; exit 137\nfi\nexec " +
-             tool_path + run + "\n";
-  const Result r = shell("cd " + folder_.string() + " && TANDEM_DIST_DEADLINE=5 " + tool_path +
-                         " launch -n 3 --no-prefix --max-restarts 1 --min-ranks 2 sh rank.sh 2>&1");
-  ASSERT_EQ(r.code, 0) << r.text;
-  EXPECT_TRUE(has(r.text, "rank 2 (host ")) << r.text;
-  EXPECT_TRUE(has(r.text, "start 2 of 2 with 2 ranks")) << r.text;
-  const nlohmann::json j = figures(r);
-  EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
-  EXPECT_EQ(j.value("steps", 0), 690);
+// The job continues with a rank fewer: without a worker, or without one that was a server.
+TEST_F(Distributed, AWorkerOrAServerIsLost) {
+  struct Lost {
+    int ranks, servers, culprit;
+  };
+  const std::string tool_path = std::getenv("TANDEM_TOOL");
+  for (const auto& [ranks, servers, culprit] : {Lost{3, 1, 2}, {4, 2, 1}}) {
+    const std::string folder = fmt::format("lost-{}", ranks),
+                      run = fmt::format(
+                          " train {} trainer.report=false --json trainer.strategy=ps "
+                          "trainer.ps_staleness=2 trainer.ps_servers={} trainer.save_every=20 "
+                          "--run {}",
+                          recipe_, servers, folder);
+    std::ofstream(folder_ / "rank.sh")
+        << fmt::format("if [ $RANK = {} ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then\n  {}{} &\n",
+                       culprit, tool_path, run) +
+               "  while ! ls " + folder +
+               "/checkpoints/*/state.json >/dev/null 2>&1; do sleep 0.02; "
+               "done\n  kill -9 $!; wait $!; exit 137\nfi\nexec " +
+               tool_path + run + "\n";
+    const Result r =
+        shell(fmt::format("cd {} && TANDEM_DIST_DEADLINE=5 {} launch -n {} --no-prefix "
+                          "--max-restarts 1 --min-ranks {} sh rank.sh 2>&1",
+                          folder_.string(), tool_path, ranks, ranks - 1));
+    ASSERT_EQ(r.code, 0) << r.text;
+    EXPECT_TRUE(has(r.text, fmt::format("rank {} (host ", culprit))) << r.text;
+    EXPECT_TRUE(has(r.text, fmt::format("start 2 of 2 with {} ranks", ranks - 1))) << r.text;
+    const nlohmann::json j = figures(r);
+    EXPECT_GE(j.value("test/accuracy", 0.0), 0.96) << r.text;
+    EXPECT_EQ(j.value("steps", 0), 690);
+  }
 }
 
 // A loss that is not finite is explained by the ranks together: none waits for another, and the

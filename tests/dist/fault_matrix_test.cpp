@@ -53,6 +53,20 @@ MatrixRow row_of(const std::string& text) {
 // Do all ranks of the strategy make calls of all ranks, which are compared?
 bool is_collective(const std::string& strategy) { return strategy != "ps" && strategy != "pp"; }
 
+// Two servers and two workers; one of each does something.
+void add_servers(std::vector<MatrixRow>& rows) {
+  for (const int culprit : {1, 3}) {
+    for (const char* deed : {"kill", "segv", "exit 7", "exit 0", "child", "stop", "hang", "throw",
+                             "abort", "sleep", "deaf"})
+      rows.push_back({deed, "two ps", "step", "tcp", 4, culprit});
+    for (const char* deed : {"kill", "stop"})
+      for (const char* moment : {"start", "update", "moving"})
+        rows.push_back({deed, "two ps", moment, "tcp", 4, culprit});
+  }
+  for (const char* deed : {"none", "kill", "stop", "hang"})
+    rows.push_back({deed, "two ps", "step", "tcp", 4, 0});
+}
+
 std::vector<MatrixRow> matrix() {
   std::vector<MatrixRow> rows;
   const std::vector<std::string> strategies{"ddp", "zero1", "zero2", "fsdp", "tp", "pp", "ps"};
@@ -75,6 +89,7 @@ std::vector<MatrixRow> matrix() {
         for (const char* moment : {"step", "moving"})
           for (const char* deed : {"kill", "stop"}) rows.push_back({deed, s, moment, engine});
   }
+  add_servers(rows);
   // Steps that are one program each: between two of them, and while one moves bytes.
   for (const char* s : {"ddp compiled", "zero2 compiled", "fsdp compiled"}) {
     for (const char* deed : {"none", "kill", "exit 0", "stop", "hang", "throw", "abort", "sleep",
@@ -178,8 +193,9 @@ void play_pipeline(Engine& e, nn::Sequential& net) {
 }
 
 void play_server(Engine& e, nn::Sequential& net) {
-  ParameterServer server(net, {.staleness = 2});
+  ParameterServer server(net, {.staleness = 2, .servers = played->strategy == "two ps" ? 2 : 1});
   optim::SGD opt(net.parameters(), {.lr = 0.01});
+  server.shard_optimizer(opt);
   int64_t own = 0;
   std::vector<std::jthread> beside;
   server.run(
@@ -194,6 +210,7 @@ void play_server(Engine& e, nn::Sequential& net) {
         ++own;
         maybe(e, "step", own);
         beside.push_back(deed_beside(e, own));
+        server.clip_grad_norm_(opt.params(), 1);
         opt.step();
         maybe(e, "update", own);
       });
@@ -208,7 +225,7 @@ void play_row(const MatrixRow& row) {
     play_tensor_parallel(e, net);
   else if (row.strategy == "pp")
     play_pipeline(e, net);
-  else if (row.strategy == "ps")
+  else if (row.strategy.ends_with("ps"))
     play_server(e, net);
   else
     play_data_parallel(e, net);
@@ -289,8 +306,12 @@ class FaultMatrix : public ::testing::TestWithParam<MatrixRow> {};
 TEST_P(FaultMatrix, IsNamed) {
   const MatrixRow& r = GetParam();
   static const std::set<std::string> kAlways{
-      "matrix/kill/ps/step/tcp/3/1", "matrix/stop/ps/step/tcp/3/2", "matrix/hang/ps/step/tcp/2/1",
-      "matrix/kill/pp/step/tcp/3/1", "matrix/kill/tp/step/tcp/3/1", "matrix/none/ps/step/tcp/3/1"};
+      "matrix/kill/ps/step/tcp/3/1",       "matrix/stop/ps/step/tcp/3/2",
+      "matrix/hang/ps/step/tcp/2/1",       "matrix/kill/two ps/step/tcp/4/1",
+      "matrix/stop/two ps/step/tcp/4/1",   "matrix/hang/two ps/step/tcp/4/1",
+      "matrix/kill/two ps/update/tcp/4/3", "matrix/kill/two ps/step/tcp/4/0",
+      "matrix/none/two ps/step/tcp/4/0",   "matrix/kill/pp/step/tcp/3/1",
+      "matrix/kill/tp/step/tcp/3/1",       "matrix/none/ps/step/tcp/3/1"};
   if (!std::getenv("TANDEM_FAULT_MATRIX") && !kAlways.count(r.text()))
     GTEST_SKIP() << "one of make test-dist";
   if (r.engine != "tcp" && !find_plugin(r.engine).carrier)
@@ -305,7 +326,7 @@ TEST_P(FaultMatrix, IsNamed) {
     for (int rank = 0; rank < r.ranks; ++rank)
       EXPECT_TRUE(rank == r.culprit || names(p.err, rank, r)) << "rank " << rank << "\n" << p.err;
   }
-  const bool late = r.culprit == 0 && r.strategy == "ps" && r.deed == "hang";
+  const bool late = r.culprit == 0 && r.strategy.ends_with("ps") && r.deed == "hang";
   EXPECT_LT(p.seconds, late ? 60 : 25);
   EXPECT_EQ(p.left, 0);
 }

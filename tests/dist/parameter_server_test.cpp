@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parameter server and its workers: one worker has the bits of one process, several those of
-// DataParallel; parameters are never older than the bound.
+// Parameter servers and their workers: one worker has the bits of one process, several those of
+// DataParallel, whatever the number of servers; parameters are never older than the bound, and
+// those of one version on all servers.
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -48,23 +50,40 @@ Tensor served_loss(ServedNet& net, int64_t update, int64_t part, int64_t parts) 
                        narrow(served_labels(update), 0, begin, n));
 }
 
+struct ServedJob {
+  int workers = 1;  ///< 0: one process by itself
+  int64_t updates = 12, staleness = 0;
+  int servers = 1;
+  const char* optimizer = "adamw";
+  double clip = 0;
+};
+
 struct Served {
-  StateDict state;
+  StateDict state, moments;
   std::map<int64_t, int64_t> versions;  ///< of the parameters of each update
 };
 
-// One server and `workers`; 0: one process by itself.
-Served serve(int workers, int64_t updates, int64_t staleness) {
+std::unique_ptr<optim::Optimizer> served_optimizer(const std::string& name, const nn::Module& net) {
+  const std::vector<Param> p = net.parameters();
+  if (name == "sgd") return std::make_unique<optim::SGD>(p, optim::SGDOptions{0.05, 0.9});
+  if (name == "lamb") return std::make_unique<optim::LAMB>(p, optim::LAMBOptions{});
+  if (name == "adafactor") return std::make_unique<optim::Adafactor>(p, optim::AdafactorOptions{});
+  return std::make_unique<optim::AdamW>(p, optim::AdamWOptions{.lr = 0.01});
+}
+
+Served serve(const ServedJob& job) {
   std::mutex lock;
   Served out;
-  run_ranks(workers + 1, [&](const std::shared_ptr<Engine>& e) {
+  run_ranks(job.workers == 0 ? 1 : job.workers + job.servers, [&](const auto& e) {
     manual_seed(3 + static_cast<uint64_t>(e->rank()));  // rank 0's values count
     ServedNet net;
     manual_seed(11);
-    optim::AdamW opt(net.parameters(), {.lr = 0.01});
-    ParameterServer server(net, {.staleness = staleness}, e);
+    const std::unique_ptr<optim::Optimizer> made = served_optimizer(job.optimizer, net);
+    optim::Optimizer& opt = *made;
+    ParameterServer server(net, {.staleness = job.staleness, .servers = job.servers}, e);
+    server.shard_optimizer(opt);
     server.run(
-        updates,
+        job.updates,
         [&](const ServerTask& t) {
           if (e->size() == 1) opt.zero_grad();
           {
@@ -73,8 +92,13 @@ Served serve(int workers, int64_t updates, int64_t staleness) {
           }
           served_loss(net, t.update, t.part, t.parts).backward();
         },
-        [&] { opt.step(); });
-    if (e->rank() == 0) out.state = net.state_dict();
+        [&] {
+          if (job.clip > 0) server.clip_grad_norm_(opt.params(), job.clip);
+          opt.step();
+        });
+    if (e->rank() != 0) return;
+    out.state = net.state_dict();
+    out.moments = opt.state_dict();
   });
   return out;
 }
@@ -85,12 +109,172 @@ void expect_same(const StateDict& a, const StateDict& b) {
 }
 
 TEST(ParameterServer, OneWorkerHasTheBitsOfOneProcess) {
-  const Served one = serve(0, 12, 0);
+  const Served one = serve({.workers = 0});
   for (const int64_t staleness : {0, 4}) {
-    const Served served = serve(1, 12, staleness);
+    const Served served = serve({.staleness = staleness});
     expect_same(served.state, one.state);
     for (const auto& [update, version] : served.versions) EXPECT_EQ(version, update);
   }
+}
+
+// A server has whole parameters, so optimizers that look at them, and norms, are those of one.
+TEST(ParameterServer, SeveralServersHaveTheBitsOfOne) {
+  for (const char* optimizer : {"sgd", "adamw", "lamb", "adafactor"}) {
+    for (const double clip : {0.0, 0.5}) {
+      const Served one = serve({.workers = 0, .optimizer = optimizer, .clip = clip});
+      for (const int servers : {1, 2, 3}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", optimizer, clip, servers));
+        for (const int64_t staleness : {0, 1, 4}) {
+          const Served s = serve({1, 12, staleness, servers, optimizer, clip});
+          expect_same(s.state, one.state);
+          expect_same(s.moments, one.moments);
+        }
+      }
+      const Served two = serve({2, 12, 0, 1, optimizer, clip});
+      for (const int servers : {2, 3}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", optimizer, clip, servers));
+        const Served s = serve({2, 12, 0, servers, optimizer, clip});
+        expect_same(s.state, two.state);
+        expect_same(s.moments, two.moments);
+      }
+    }
+  }
+}
+
+TEST(ParameterServer, NormsOfSeveralServersAreThoseOfOne) {
+  for (const double p : {1.0, 2.0, 3.0, HUGE_VAL}) {
+    std::mutex lock;
+    std::vector<Tensor> norms;
+    for (const int servers : {1, 2, 3})
+      run_ranks(servers + 1, [&](const std::shared_ptr<Engine>& e) {
+        manual_seed(3);
+        ServedNet net;
+        ParameterServer server(net, {.servers = servers}, e);
+        server.run(
+            1, [&](const ServerTask&) { served_loss(net, 0, 0, 1).backward(); },
+            [&] {
+              const Tensor norm = server.get_total_norm(net.parameters(), p);
+              const std::lock_guard hold(lock);
+              norms.push_back(norm);
+            });
+      });
+    ASSERT_EQ(norms.size(), 6u);
+    for (const Tensor& n : norms) EXPECT_TRUE(same_bits(n, norms[0])) << p;
+  }
+}
+
+struct EvenNet : nn::Module {
+  std::vector<nn::Linear> layers;
+  EvenNet() {
+    for (int k = 0; k < 6; ++k) layers.emplace_back(64, 64);
+    TD_REGISTER(layers);
+  }
+  Tensor forward(Tensor x) {
+    for (nn::Linear& l : layers) x = tanh(l(x));
+    return x;
+  }
+};
+
+// Of S servers each sends and receives, and keeps moments of, one S-th.
+TEST(ParameterServer, ServersShareBytesAndMoments) {
+  std::map<int, std::vector<double>> moved, moments;
+  for (const int servers : {1, 2, 3}) {
+    moved[servers].resize(static_cast<size_t>(servers));
+    moments[servers].resize(static_cast<size_t>(servers));
+    run_ranks(servers + 2, [&, n = servers](const std::shared_ptr<Engine>& e) {
+      EvenNet net;
+      optim::AdamW opt(net.parameters(), {.lr = 0.01});
+      ParameterServer server(net, {.servers = n}, e);
+      server.shard_optimizer(opt);
+      const auto rank = static_cast<size_t>(e->rank());
+      const auto bytes = [&] {
+        double sum = 0;
+        for (const CallTotals& t : e->call_totals())
+          if (t.label == "parameters" || t.label == "gradients")
+            sum += static_cast<double>(t.bytes);
+        return sum;
+      };
+      const double before = bytes();
+      server.run(
+          5,
+          [&](const ServerTask&) {
+            net.forward(ones({2, 64})).sum().backward();
+          },
+          [&] {
+            opt.step();
+            moved[n][rank] = bytes() - before;
+            moments[n][rank] = 0;
+            for (const auto& [name, v] : opt.state_dict())
+              if (name.ends_with(".exp_avg")) moments[n][rank] += static_cast<double>(v.numel());
+          });
+    });
+  }
+  for (const int servers : {2, 3})
+    for (size_t s = 0; s < static_cast<size_t>(servers); ++s) {
+      EXPECT_NEAR(moved[servers][s] / moved[1][0], 1.0 / servers, 0.15 / servers) << servers << s;
+      EXPECT_NEAR(moments[servers][s] / moments[1][0], 1.0 / servers, 0.02) << servers << s;
+    }
+}
+
+// Each update adds 1 to all parameters: a worker sees its task's version in every one of them.
+TEST(ParameterServer, ParametersAreOfOneVersionOnAllServers) {
+  for (const int servers : {2, 3})
+    run_ranks(servers + 3, [&](const std::shared_ptr<Engine>& e) {
+      const NoGradGuard no_grad;
+      EvenNet net;
+      for (const Param& p : net.parameters()) p.assign_(zeros(p.shape()));
+      ParameterServer server(net, {.staleness = 4, .servers = servers}, e);
+      server.run(
+          60,
+          [&](const ServerTask& t) {
+            for (const Param& p : net.parameters())
+              EXPECT_TRUE(same_bits(p.value(), full(p.shape(), static_cast<double>(t.version))));
+          },
+          [&] {
+            for (const Param& p : server.parameters()) p.assign_(p.value() + 1);
+          });
+      if (!server.is_main()) return;
+      for (const Param& p : net.parameters())
+        EXPECT_TRUE(same_bits(p.value(), full(p.shape(), 60.0)));
+    });
+}
+
+// A checkpoint in the middle is that of one process, and resumes with another number of servers.
+TEST(ParameterServer, StatesAreWholeAndResumeWithOtherServers) {
+  const Served one = serve({.workers = 0, .updates = 9});
+  StateDict weights, moments;
+  GeneratorState random;
+  for (const int servers : {1, 3, 2})
+    run_ranks(servers + 1, [&, n = servers](const std::shared_ptr<Engine>& e) {
+      manual_seed(3);
+      ServedNet net;
+      manual_seed(11);
+      optim::AdamW opt(net.parameters(), {.lr = 0.01});
+      ParameterServer server(net, {.staleness = 1, .servers = n}, e);
+      server.shard_optimizer(opt);
+      const int64_t begin = n == 1 ? 0 : n == 3 ? 3 : 6;
+      if (server.is_main() && !weights.empty()) {
+        net.load_state_dict(weights);
+        opt.load_state_dict(server.parts_of_optim_state(opt, moments));
+        server.scatter();
+        set_generator_state(random);
+      }
+      int64_t made = 0;
+      server.run(
+          3, [&](const ServerTask& t) { served_loss(net, begin + t.update, 0, 1).backward(); },
+          [&] {
+            opt.step();
+            if (!server.is_main() || ++made < 3) return;
+            server.gather();
+            weights = StateDict();
+            for (const auto& [name, v] : net.state_dict()) weights[name] = v.clone();
+            moments = StateDict();
+            for (const auto& [name, v] : server.optim_state_dict(opt)) moments[name] = v.clone();
+            random = generator_state();
+          });
+    });
+  expect_same(weights, one.state);
+  expect_same(moments, one.moments);
 }
 
 TEST(ParameterServer, SynchronousWorkersHaveTheBitsOfDataParallel) {
@@ -117,17 +301,20 @@ TEST(ParameterServer, SynchronousWorkersHaveTheBitsOfDataParallel) {
       }
       if (e->rank() == 0) parallel = net.state_dict();
     });
-    expect_same(serve(workers, 12, 0).state, parallel);
+    for (const int servers : {1, 2, 3})
+      expect_same(serve({.workers = workers, .servers = servers}).state, parallel);
   }
 }
 
 TEST(ParameterServer, ParametersAreNoOlderThanTheBound) {
   for (const int64_t staleness : {0, 1, 2, 5}) {
-    const Served s = serve(3, 40, staleness);
-    EXPECT_EQ(s.versions.size(), 40u);
-    for (const auto& [update, version] : s.versions) {
-      EXPECT_LE(version, update);
-      EXPECT_GE(version, update - staleness) << update;
+    for (const int servers : {1, 2, 3}) {
+      const Served s = serve({3, 40, staleness, servers});
+      EXPECT_EQ(s.versions.size(), 40u);
+      for (const auto& [update, version] : s.versions) {
+        EXPECT_LE(version, update);
+        EXPECT_GE(version, update - staleness) << update;
+      }
     }
   }
 }
@@ -202,14 +389,35 @@ TEST(ParameterServer, NetsThatDifferAreNamed) {
   }
 }
 
-// What a worker or the server does wrong ends the others with its name.
+TEST(ParameterServer, SomeRanksMustBeWorkers) {
+  const auto texts = [](int ranks, int servers) {
+    return errors_of_ranks(ranks, [servers](const std::shared_ptr<Engine>& e) {
+      ServedNet net;
+      ParameterServer(net, {.servers = servers}, e);
+    });
+  };
+  for (const int servers : {2, 4})
+    for (const std::string& text : texts(2, servers)) {
+      const int wanted = servers + 1;
+      EXPECT_TRUE(has(text, fmt::format("{} parameter servers and a worker are {} ranks, and there "
+                                        "are 2",
+                                        servers, wanted)))
+          << text;
+      EXPECT_TRUE(has(text, fmt::format("tandem launch -n {}", wanted))) << text;
+    }
+  for (const std::string& text : texts(2, 0))
+    EXPECT_TRUE(has(text, "expects at least 1 server, got 0")) << text;
+}
+
+// What a worker or a server does wrong ends the others with its name.
 TEST(ParameterServer, ErrorsEndAll) {
-  for (const int culprit : {0, 1, 2}) {
+  for (const auto& [servers, culprit] :
+       {std::pair{1, 0}, {1, 1}, {1, 2}, {2, 0}, {2, 1}, {2, 2}, {2, 3}}) {
     const std::vector<std::string> texts =
-        errors_of_ranks(3, [&](const std::shared_ptr<Engine>& e) {
+        errors_of_ranks(servers + 2, [&, n = servers, culprit = culprit](const auto& e) {
           ServedNet net;
           optim::SGD opt(net.parameters(), {.lr = 0.01});
-          ParameterServer server(net, {.staleness = 2}, e);
+          ParameterServer server(net, {.staleness = 2, .servers = n}, e);
           const auto fails = [&](int64_t update) {
             TD_CHECK(e->rank() != culprit || update < 4, Value, "the data ends here");
           };
@@ -217,7 +425,7 @@ TEST(ParameterServer, ErrorsEndAll) {
           server.run(
               1000, [&](const ServerTask& t) { fails(t.update); }, [&] { fails(made++); });
         });
-    for (int r = 0; r < 3; ++r)
+    for (int r = 0; r < servers + 2; ++r)
       EXPECT_TRUE(has(texts[static_cast<size_t>(r)],
                       r == culprit ? "the data ends here" : fmt::format("rank {} (", culprit)))
           << r << ": " << texts[static_cast<size_t>(r)];

@@ -81,6 +81,12 @@ Trainer::Ranks::Ranks(nn::Module& net, const TrainerOptions& o)
   quiet.emplace(model);
 }
 
+Trainer::WholeParams::WholeParams(Trainer& t, bool wanted)
+    : t_(t), on_(wanted && t.sharded() && !t.ranks_->unsharded()) {
+  if (wanted && t_.serving_) t_.serving_->server.gather();
+  if (wanted && t_.sharded()) t_.ranks_->unshard();
+}
+
 // Ranks may have other callbacks than rank 0.
 void Trainer::Ranks::agree_on_ends(bool reads_weights) {
   int64_t reads = reads_weights ? 1 : 0;
@@ -146,7 +152,7 @@ namespace {
 
 void check_offload(TrainStrategy strategy, bool several) {
   TD_CHECK(strategy != TrainStrategy::ps, Unsupported,
-           "offload = optimizer and strategy = ps: a parameter server's optimizer is rank 0's\nSet "
+           "offload = optimizer and strategy = ps: the optimizer is the servers'\nSet "
            "strategy = zero1, or leave out offload.");
   TD_CHECK(strategy != TrainStrategy::none || distributed::find_place().size == 1, Unsupported,
            "offload = optimizer on several ranks that train by themselves (strategy = none)\nSet "
@@ -222,6 +228,7 @@ void Trainer::share_out() {
 
 // The run is over: model and optimizer are those of one rank again. All ranks call it.
 void Trainer::make_whole() {
+  if (serving_) serving_->make_whole();
   if (!sharded()) return;
   ranks_->make_whole(optimizer());
   ranks_->offloaded.reset();

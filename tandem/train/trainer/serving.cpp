@@ -21,7 +21,7 @@ struct Positions : data::detail::Stage {
 };
 
 // Entries of a report beside the figures, whose names have no such sign before them.
-constexpr const char kLoss[] = "#loss", kMetric[] = "#metric";
+constexpr const char kLoss[] = "#loss", kMetric[] = "#metric", kGroup[] = "#group";
 
 }  // namespace
 
@@ -38,7 +38,25 @@ void Trainer::join_server(const data::AnyPipeline& data) {
            "a gradient scaler and a parameter server\nSet precision = bf16 or fp32.");
   TD_CHECK(!options_.sync_batchnorm, Unsupported,
            "batch norms over all ranks and a parameter server\nSet strategy = ddp.");
+  TD_CHECK(
+      options_.average.type == AverageKind::none || options_.ps_servers == 1, Unsupported,
+      "an average of weights of which {} servers have a share each\nSet average.type = none, or "
+      "ps_servers = 1.",
+      options_.ps_servers);
   serving_ = std::make_unique<Serving>(*this, data);
+  if (serving_->shared() && serving_->server.is_server()) serving_->share_out();
+}
+
+void Trainer::Serving::share_out() {
+  server.shard_optimizer(t.optimizer());
+  t.compile_steps();  // the update's cells are others
+}
+
+void Trainer::Serving::make_whole() {
+  if (!shared()) return;
+  server.gather();
+  server.unshard_optimizer();
+  t.compile_steps();
 }
 
 // ---- rank 0
@@ -66,15 +84,24 @@ Trainer::StepResult Trainer::Serving::step() {
   const data::PipelineState at = pass->state();
   const int64_t end = at.position > 0 ? at.position : whole.size();
   const int64_t begin = end - t.micro_ - 1, update = server.updates();
-  const distributed::ServerUpdate u =
-      server.collect([&](int64_t next) { return task_of(next - update, begin); });
+  StepResult out;
+  server.collect([&](int64_t next) { return task_of(next - update, begin); },
+                 [&](const distributed::ServerUpdate& u) {
+                   const double loss = take_reports(u.notes, out);
+                   out.loss = full({}, loss, DType::f32);
+                   return update_note(loss);
+                 });
+  out.norm = t.compiled_->update(out.loss.to(device_of(t.optimizer())));
+  return out;
+}
+
+double Trainer::Serving::take_reports(const std::vector<std::string>& notes, StepResult& out) {
   rows = loss_sum = 0;
   reports.clear();
   double loss = 0;
-  StepResult out;
   Logs figures;
-  const auto parts = static_cast<double>(u.notes.size());
-  for (const std::string& note : u.notes) {
+  const auto parts = static_cast<double>(notes.size());
+  for (const std::string& note : notes) {
     reports.push_back(unpack(note));
     for (const auto& [name, v] : reports.back()) {
       if (name == kLoss) {
@@ -89,11 +116,36 @@ Trainer::StepResult Trainer::Serving::step() {
       }
     }
   }
-  out.loss = full({}, loss, DType::f32);
   for (const auto& [name, value] : figures)
     out.figures.emplace_back(name, full({}, value, DType::f32));
-  out.norm = t.compiled_->update(out.loss.to(device_of(t.optimizer())));
-  return out;
+  return loss;
+}
+
+std::string Trainer::Serving::update_note(double loss) const {
+  NamedNumbers note{{kLoss, {loss}}};
+  const optim::Optimizer& o = t.optimizer();
+  const std::vector<std::string> names = o.option_names();
+  for (size_t g = 0; shared() && g < o.num_groups(); ++g) {
+    note.emplace_back(kGroup, std::vector<double>());
+    for (const std::string& name : names) note.back().second.push_back(o.option(name, g));
+  }
+  return pack(note);
+}
+
+// Rank 0's schedules and callbacks set its options.
+void Trainer::Serving::update(const std::string& note) const {
+  optim::Optimizer& o = t.optimizer();
+  const std::vector<std::string> names = o.option_names();
+  double loss = 0;
+  size_t g = 0;
+  for (const auto& [name, v] : unpack(note)) {
+    if (name == kLoss) loss = v[0];
+    if (name != kGroup) continue;
+    for (size_t k = 0; k < names.size(); ++k)
+      if (o.option(names[k], g) != v[k]) o.set_option(names[k], v[k], g);
+    ++g;
+  }
+  t.compiled_->update(full({}, loss, DType::f32).to(device_of(o)));
 }
 
 Batch Trainer::Serving::batch() const {
@@ -122,7 +174,15 @@ FitResult Trainer::Serving::work() {
   const auto begin = Clock::now();
   FitResult result{.reason = "done"};
   t.model_.train();
-  while (const std::optional<distributed::ServerTask> task = server.next_task()) {
+  while (server.is_server()) {
+    const std::optional<distributed::ServerUpdate> u = server.next_update();
+    if (!u) break;
+    update(u->notes[0]);
+    ++result.steps;
+  }
+  while (!server.is_server()) {
+    const std::optional<distributed::ServerTask> task = server.next_task();
+    if (!task) break;
     server.give_result(*task, compute(*task));
     ++result.steps;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run with a parameter server (TrainStrategy::ps): rank 0 runs the Trainer's loop, with gradients
-// that the other ranks compute; those only work. What a batch gave travels as a list of numbers.
+// A run with parameter servers (TrainStrategy::ps): rank 0 runs the Trainer's loop, with gradients
+// that the workers compute; those only work, and further servers only update their share. What a
+// batch gave travels as a list of numbers.
 #pragma once
 
 #include <future>
@@ -25,7 +26,15 @@ struct Trainer::Serving {
   std::vector<NamedNumbers> reports;  ///< of the parts
 
   Serving(Trainer& trainer, const data::AnyPipeline& data)
-      : t(trainer), server(t.model_, {.staleness = t.options_.ps_staleness}), whole(data) {}
+      : t(trainer),
+        server(t.model_, {.staleness = t.options_.ps_staleness,
+                          .servers = static_cast<int>(t.options_.ps_servers)}),
+        whole(data) {}
+  /// Has each of several servers a share?
+  bool shared() const { return server.servers() > 1; }
+  /// The optimizer updates this server's share, or all of rank 0's net again.
+  void share_out();
+  void make_whole();
 
   /// The positions of the data, without its elements.
   data::AnyPipeline positions() const;
@@ -36,7 +45,7 @@ struct Trainer::Serving {
   void merge_metrics();
   /// The batch that was delivered last.
   Batch batch() const;
-  /// The others: compute what the server asks for until it lets them go.
+  /// The others, until rank 0 lets them go: workers compute, servers update.
   FitResult work();
 
  private:
@@ -50,6 +59,11 @@ struct Trainer::Serving {
   /// A thread loads what is likely to be asked for next.
   void load_ahead(const Element& e);
   std::string compute(const distributed::ServerTask& task);
+  /// What the workers report of an update: its loss; the figures go to `out`.
+  double take_reports(const std::vector<std::string>& notes, StepResult& out);
+  /// What the other servers need of an update: the loss and the optimizer's options.
+  std::string update_note(double loss) const;
+  void update(const std::string& note) const;
 
   Element expected_;
   std::future<Batch> ahead_;  ///< it; destroying it waits for the thread

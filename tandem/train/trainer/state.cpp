@@ -76,9 +76,11 @@ void Trainer::take_whole(RunParts& to) {
 
 void Trainer::save(std::optional<double> score) {
   const WholeSums whole(*this);
-  const WholeParams here(*this, ranks_ && ranks_->whole_at_ends);
+  const WholeParams here(*this, WholeParams::at_ends(*this));
   RunParts now = parts();
   if (sharded()) take_whole(now);
+  if (serving_ && serving_->shared())
+    now.optimizer_state = serving_->server.optim_state_dict(optimizer());
   if (!checkpoints_) return;
   io::Json::Object metrics, callbacks;
   for (const auto& m : metrics_) metrics.emplace_back(m->name(), numbers(m->state()));
@@ -142,6 +144,7 @@ void Trainer::resume(Running& run) {
   const std::vector<double> given = initial_rates(optimizers_);
   io::Json more;
   if (sharded()) take_parts(*ranks_, optimizer(), *s);
+  if (serving_) take_parts(serving_->server, optimizer(), *s);
   try {
     std::optional<WholeParams> here;  // which a checkpoint holds
     if (sharded() && ranks_->spread) here.emplace(*this);
@@ -163,7 +166,10 @@ void Trainer::resume(Running& run) {
           checkpoints_->folder(), resumed[i], given[i]);
       break;
     }
-  if (serving_) serving_->follow();
+  if (serving_) {
+    serving_->server.scatter();
+    serving_->follow();
+  }
   step_ = run.first_step = s->step;
   loss_sum_ = io::number_of(more.find("loss_sum"));
   samples_ = io::number_of(more.find("samples"));

@@ -116,10 +116,13 @@ Tensor Trainer::apply_update(optim::Optimizer& optimizer, const Tensor& loss, Te
   const bool watch = options_.on_nonfinite != OnNonFinite::off;
   Tensor norm;
   if (options_.clip_norm > 0)
-    norm = sharded() ? ranks_->clip_grad_norm_(options_.clip_norm)
-                     : optim::clip_grad_norm_(optimizer.params(), options_.clip_norm);
+    norm = sharded()  ? ranks_->clip_grad_norm_(options_.clip_norm)
+           : serving_ ? serving_->server.clip_grad_norm_(optimizer.params(), options_.clip_norm)
+                      : optim::clip_grad_norm_(optimizer.params(), options_.clip_norm);
   else if (watch)
-    norm = sharded() ? ranks_->get_total_norm() : optim::get_total_norm(optimizer.params());
+    norm = sharded()  ? ranks_->get_total_norm()
+           : serving_ ? serving_->server.get_total_norm(optimizer.params())
+                      : optim::get_total_norm(optimizer.params());
   // The scaler holds back what is not finite by itself, and tries a smaller scale.
   if (scaler_) {
     scaler_->step(optimizer);

@@ -326,7 +326,7 @@ bool Trainer::end_epoch(Running& run, std::optional<data::AnyPipeline>& val, boo
     logs.insert(logs.end(), values->begin(), values->end());
   }
   step_schedules(ScheduleEvery::epoch);
-  const WholeParams here(*this, ranks_ && ranks_->whole_at_ends);
+  const WholeParams here(*this, WholeParams::at_ends(*this));
   write_logs(run, logs);
   for (auto& c : callbacks_) c->epoch_end(*this, logs);
   const double score = find_log(logs, monitor());
@@ -350,7 +350,7 @@ FitResult Trainer::fit(data::AnyPipeline train, std::optional<data::AnyPipeline>
     val = first_batches(train, options_.debug.overfit_batches);
   }
   join_ranks(train);
-  if (serving_ && !serving_->server.is_server()) {
+  if (serving_ && !serving_->server.is_main()) {
     const FitResult worked = serving_->work();
     leave_ranks();
     return worked;
@@ -439,15 +439,17 @@ void Trainer::write_part(Running& run) {
                         {"peak_memory_mb", static_cast<double>(runs::peak_resident_bytes()) / 1e6},
                         {"joules", energy.joules},
                         {"energy", energy.source}};
-  if (ranks_) {
+  if (ranks_ || serving_) {
     io::Json::Array calls;
-    for (const distributed::CallTotals& t : ranks_->engine().call_totals())
+    for (const distributed::CallTotals& t : distributed::world()->call_totals())
       calls.emplace_back(io::Json::Object{{"label", t.label},
                                           {"calls", t.calls},
                                           {"mb", static_cast<double>(t.bytes) / 1e6},
                                           {"seconds", t.seconds},
                                           {"exposed", t.waited}});
     part.emplace_back("communication", std::move(calls));
+  }
+  if (ranks_) {
     io::Json::Array late;
     for (const distributed::RankDelay& d : ranks_->engine().delays())
       late.emplace_back(io::Json::Object{{"calls", d.calls}, {"seconds", d.seconds}});

@@ -149,12 +149,13 @@ struct Trainer::Ranks {
 
 /// All parameters are here while it lives, where they are sharded over the ranks and this is
 /// wanted; all ranks make one. Whatever reads them then, on one rank or on all, makes no call.
-/// Inside another one it leaves them to that.
+/// Inside another one it leaves them to that. Of several parameter servers rank 0 makes one.
 class Trainer::WholeParams {
  public:
-  explicit WholeParams(Trainer& t, bool wanted = true)
-      : t_(t), on_(wanted && t.sharded() && !t.ranks_->unsharded()) {
-    if (wanted && t_.sharded()) t_.ranks_->unshard();
+  explicit WholeParams(Trainer& t, bool wanted = true);
+  /// Are they wanted at an epoch's end and at checkpoints?
+  static bool at_ends(const Trainer& t) {
+    return t.serving_ || (t.ranks_ && t.ranks_->whole_at_ends);
   }
   ~WholeParams() {
     try {
