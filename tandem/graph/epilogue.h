@@ -7,6 +7,8 @@
 
 namespace tandem {
 
+struct Requantise;
+
 /// Called from any thread, once for each element; afterwards the kernel does not touch the
 /// block. Blocks: rows and columns of output 0 viewed as a matrix (all leading dimensions are
 /// rows). Ranges: elements row0..row1-1 in the memory order of a dense output 0; the columns are
@@ -16,6 +18,9 @@ struct Epilogue {
   /// Where nothing else reads output 0 (else nullptr): the same for whole rows that lie at `block`,
   /// one after the other. The kernel need not write output 0 then.
   void (*run_at)(const Epilogue&, const void* block, int64_t row0, int64_t row1) = nullptr;
+  /// Beside run_at: the same in another form (requantise.h). A kernel that knows it may store what
+  /// it says, element by element, in place of any call.
+  const Requantise* codes = nullptr;
 
   /// Of whole rows, which lie at `block`: that is in output 0, or anywhere if there is run_at.
   void run_block(const void* block, int64_t row0, int64_t row1, int64_t columns) const {

@@ -129,6 +129,10 @@ TEST(Integers, Depthwise) {
         Case{{1, 17, 11, 13}, {17, 1, 5, 5}, {1, 1}, {2, 2}, {2, 2}, DType::i8, DType::i8},
         Case{{1, 48, 13, 21}, {48, 1, 5, 5}, {2, 2}, {2, 1}, {2, 3}, DType::u8, DType::u8},
         Case{{1, 16, 8, 9}, {16, 1, 7, 2}, {3, 3}, {4, 1}, {3, 2}, DType::u8, DType::i8},
+        Case{{1, 150, 7, 12}, {150, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::i8, DType::i8},
+        Case{{2, 118, 9, 15}, {118, 1, 3, 3}, {2, 2}, {1, 1}, {1, 1}, DType::u8, DType::u8},
+        Case{{1, 96, 6, 11}, {96, 1, 5, 5}, {1, 1}, {2, 2}, {2, 2}, DType::u8, DType::i8},
+        Case{{1, 80, 10, 9}, {80, 1, 5, 5}, {2, 2}, {1, 2}, {2, 2}, DType::i8, DType::i8},
         Case{{3, 33, 2, 1}, {33, 1, 4, 3}, {1, 1}, {2, 2}, {2, 2}, DType::i8, DType::i8}}) {
     const int64_t channels = c.x[1].value();
     const Tensor weight = some_bytes(c.w, c.weight),

@@ -3,6 +3,7 @@
 // result, as soon as the block is made.
 #include <algorithm>
 
+#include "tandem/compile/lowering/requantise.h"
 #include "tandem/compile/lowering/stages.h"
 #include "tandem/graph/apply_internal.h"
 #include "tandem/graph/epilogue.h"
@@ -62,6 +63,8 @@ void fuse_epilogue(Lowered& l) {
   }
   loop.inside = true;
   loop.ranges = ranges;
+  if (const auto form = ranges ? std::nullopt : RequantiseForm::of(*loop.program))
+    loop.codes = std::make_shared<const RequantiseForm>(*form);
 }
 
 bool has_epilogue(const Lowered& l, size_t k) {

@@ -43,6 +43,8 @@ struct Place {
   bool contiguous = true;
 };
 
+struct RequantiseForm;
+
 struct StepInput {
   int place = kNone;  ///< of Lowered::places; kNone: a number or absent
   bool is_number = false;
@@ -67,6 +69,7 @@ struct Step {
   bool inside = false;  ///< a loop that the step before runs on each block of its result
   bool ranges = false;  ///< ... where blocks are ranges of memory
   bool alone = false;   ///< ... and which is the only one that reads it
+  std::shared_ptr<const RequantiseForm> codes;  ///< ... what it makes of sums, if it is that
 };
 
 struct Lowered {

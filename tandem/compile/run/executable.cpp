@@ -10,6 +10,7 @@
 #include "tandem/base/parallel.h"
 #include "tandem/codegen/jit.h"
 #include "tandem/codegen/pointwise.h"
+#include "tandem/compile/lowering/requantise.h"
 #include "tandem/compile/run/frame.h"
 #include "tandem/graph/apply.h"
 #include "tandem/graph/backend.h"
@@ -227,6 +228,10 @@ void Executable::run_with_loop(Frame& f, size_t k, const KernelCall& call) const
   epilogue.rows = out.numel / epilogue.columns;
   epilogue.result = out.data;
   if (loop.alone && !loop.ranges) epilogue.run_at = LoopEpilogue::run_rows_at;
+  std::optional<Requantise> codes;
+  if (loop.codes && epilogue.run_at)
+    codes = loop.codes->with(epilogue.arrays, epilogue.n_in, epilogue.rows, epilogue.columns);
+  if (codes && epilogue.arrays[loop.codes->sums].data == out.data) epilogue.codes = &*codes;
   static_cast<const EpiloguePlan*>(s.plan.get())->run_with(call, epilogue);
 }
 

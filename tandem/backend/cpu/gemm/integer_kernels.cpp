@@ -14,6 +14,7 @@
 
 #include "tandem/backend/cpu/gemm/integer_internal.h"
 #include "tandem/backend/cpu/gemm/packed_internal.h"
+#include "tandem/backend/cpu/gemm/requantise_internal.h"
 #include "tandem/backend/cpu/registry_internal.h"
 #include "tandem/base/small_vec.h"
 #include "tandem/ops/matmul/integer.h"
@@ -22,7 +23,8 @@ namespace tandem::detail {
 
 namespace {
 
-std::atomic<const IntegerLoops*> forced{nullptr};
+constinit std::atomic<const IntegerLoops*> forced{nullptr};
+constinit std::atomic<bool> requantises{true};
 
 const IntegerLoops* best_loops() {
   const CpuFeatures& f = cpu_features();
@@ -46,6 +48,9 @@ constexpr double kWideProducts = 32e6;  ///< of one unit of wide tiles: each arr
 constexpr int64_t kWidePixels = 256;    ///< of one unit, that its panels are arranged for
 constexpr int64_t kWideRows = 8;        ///< fewer are not worth arranging a panel for
 constexpr int64_t kBeyond = 64;         ///< elements after a copy that tiles may read
+constexpr int64_t kWidestReach = 16;    ///< fewer channels: many pixels reach beyond the last one
+
+int64_t whole_blocks(int64_t codes) { return (codes + kBeyond - 1) / kBeyond * kBeyond; }
 
 struct Problem {
   int64_t n = 1, in_h = 1, in_w = 1, c = 1, h = 1, w = 1, o = 1;
@@ -64,6 +69,12 @@ struct Problem {
   /// Rows of the copy follow each other and are read once.
   bool is_matrix() const {
     return in_w == 1 && w == 1 && kernel_h == 1 && kernel_w == 1 && stride_h == 1;
+  }
+  /// Is each pixel one of x, and does x hold them one after the other?
+  bool is_dense() const {
+    return kernel_h == 1 && kernel_w == 1 && stride_h == 1 && stride_w == 1 && top == 0 &&
+           left == 0 && h == in_h && w == in_w && step_c == 1 && (w == 1 || step_w == c) &&
+           (h == 1 || step_h == w * c) && (n == 1 || step_n == h * w * c);
   }
   int64_t step() const { return (w == 1 ? stride_h * wide() : stride_w) * c; }
   double products() const {
@@ -248,7 +259,46 @@ struct Operands {
   char* panels = nullptr;                          ///< where workers arrange theirs
   int64_t panel = 0;                               ///< bytes of one
   char* own_sums = nullptr;                        ///< of the workers, in place of y
+  const Requantise* codes = nullptr;               ///< of the epilogue; tiles can make them
+  const uint8_t* end = nullptr;                    ///< of x, where tiles read it in its place ...
+  uint8_t* spare = nullptr;                        ///< ... but for those that would read beyond
 };
+
+// Sums of a tile on their way to codes.
+class TileOfCodes {
+ public:
+  TileOfCodes(const Problem& p, const Operands& op) : codes_(op.codes), columns_(p.o) {}
+  /// Lets t store its sums here, those of columns from `column` of its panel on.
+  void hold(IntegerTile& t, int64_t column) {
+    t.c = sums_ + column;
+    t.c_row = kRequantisedColumns;
+  }
+  /// Rows from `skip` of a tile whose first one is row0 of the result.
+  void finish(int64_t panel, int64_t row0, int64_t skip, int64_t rows) const {
+    const int64_t column0 = panel * kPackedPanel;
+    requantise_loop()(*codes_, {sums_ + skip * kRequantisedColumns, row0 + skip, rows - skip,
+                                column0, std::min(kPackedPanel, columns_ - column0)});
+  }
+
+ private:
+  const Requantise* codes_;
+  int64_t columns_;
+  alignas(64) int32_t sums_[kMostWideRows * kRequantisedColumns] = {};
+};
+static_assert(kRequantisedColumns == kPackedPanel);
+
+// Codes of tiles that lie in x: copied where the tile would read more than `reach` allows.
+inline const uint8_t* readable(const Operands& op, const uint8_t* codes, int64_t rows, int64_t am,
+                               int64_t reach) {
+  if (!op.end || codes + (rows - 1) * am + reach <= op.end) return codes;
+  const int64_t there = op.end - codes, all = std::min(rows * am, there);
+  std::memcpy(op.spare, codes, static_cast<size_t>(all));
+  std::fill_n(op.spare + all, kBeyond, uint8_t(0));
+  return op.spare;
+}
+inline const int16_t* readable(const Operands&, const int16_t* x, int64_t, int64_t, int64_t) {
+  return x;
+}
 
 constexpr int64_t kNearPairs = 256;  ///< of a panel: 16 KB of 8 bits stay in the first-level cache
 constexpr int64_t kAheadBytes = 6144;
@@ -369,39 +419,89 @@ struct WideCover {
 
 // multiply() by wide tiles; `arranged` is where the worker puts a panel.
 void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64_t rows, int64_t p0,
-                   int64_t p1, int32_t* y, char* arranged) {
+                   int64_t p1, int32_t* y, int64_t row0, char* arranged) {
   const WideTiles& l = *integer_loops().wide;
   const WideCover cover = p.merged() ? WideCover(1, rows * p.w) : WideCover(rows, p.w);
-  const int64_t line = p.stride_h * p.row();
+  const int64_t line = p.stride_h * p.row(), reach = whole_blocks(p.depth());
   const int first = static_cast<int>(cover.first), second = static_cast<int>(cover.second);
+  const int all = first + second;
   IntegerTile t = tile_of(p);
   t.second = cover.pairs() ? line : cover.first * t.am;
+  TileOfCodes codes(p, op);
   l.configure(first, second);
   for (int64_t panel = p0; panel < p1; ++panel) {
     l.arrange(op.w + panel * p.panel_size(), p.kernel_h, p.pairs(), arranged);
     t.bias = op.bias + panel * kPackedPanel;
     t.columns = static_cast<int>(std::min(kPackedPanel, p.o - panel * kPackedPanel));
+    int64_t done = 0;  // rows: what tiles repeat has been overwritten, if it lay in its own place
     for (int64_t k = 0; k < cover.lines; k += cover.apart)
       for (int64_t i = 0; i < cover.tiles; ++i) {
-        const int64_t r = cover.first_line(k), w0 = cover.pairs() ? 0 : cover.start(i);
-        t.codes = x + r * line + w0 * t.am;
-        t.c = y + (r * p.w + w0) * p.o + panel * kPackedPanel;
+        const int64_t r = cover.first_line(k), w0 = cover.pairs() ? 0 : cover.start(i),
+                      at = r * p.w + w0;
+        t.codes = readable(op, x + r * line + w0 * t.am, all, t.am, reach);
+        if (!op.codes) {
+          t.c = y + at * p.o + panel * kPackedPanel;
+          l.run(t, arranged, first, second);
+          continue;
+        }
+        codes.hold(t, 0);
+        t.columns = kPackedPanel;
         l.run(t, arranged, first, second);
+        codes.finish(panel, row0 + at, done - at, all);
+        done = at + all;
       }
     finish_panel(p, op, rows, panel, y);
   }
   l.release();
 }
 
+// Can multiply() make codes?
+template <class T>
+bool makes_codes(const Problem& p, const Operands& op, int64_t rows) {
+  return op.codes && (!p.is_matrix() || (std::is_same_v<T, uint8_t> && integer_loops().wide &&
+                                         rows * p.w >= kWideRows));
+}
+
+// multiply() into codes by tiles that are not wide.
+template <class T>
+void multiply_to_codes(const Problem& p, const Operands& op, const T* x, int64_t rows, int64_t p0,
+                       int64_t p1, int64_t row0) {
+  const IntegerLoops& l = integer_loops();
+  const bool merged = p.merged();
+  const int64_t lines = merged ? 1 : rows, w = merged ? rows * p.w : p.w;
+  const int64_t tiles = (w + l.rows - 1) / l.rows, reach = whole_blocks(p.depth());
+  const int64_t across = std::min(columns_of_tile(l, l.rows, x), kPackedPanel);
+  IntegerTile t = tile_of(p);
+  TileOfCodes codes(p, op);
+  for (int64_t panel = p0; panel < p1; ++panel) {
+    const int64_t columns = std::min(kPackedPanel, p.o - panel * kPackedPanel);
+    for (int64_t r = 0; r < lines; ++r)
+      for (int64_t i = 0; i < tiles; ++i) {
+        const int64_t w0 = w * i / tiles, w1 = w * (i + 1) / tiles;
+        const T* from =
+            readable(op, x + r * p.stride_h * p.row() + w0 * t.am, w1 - w0, t.am, reach);
+        for (int64_t j = 0; j < columns; j += across) {
+          t.w = op.w + panel * p.panel_size() + 2 * j;
+          t.bias = op.bias ? op.bias + panel * kPackedPanel + j : nullptr;
+          t.columns = static_cast<int>(std::min<int64_t>(columns - j, across));
+          codes.hold(t, j);
+          run_tile(l, w1 - w0, t, from);
+        }
+        codes.finish(panel, row0 + r * p.w + w0, 0, w1 - w0);
+      }
+  }
+}
+
 // Output rows of a sample, panels p0..p1-1; x is the first copied row that they read, y the first
-// output.
+// output, row0 its row in the result.
 template <class T>
 void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, int64_t p0,
-              int64_t p1, int32_t* y, size_t worker) {
+              int64_t p1, int32_t* y, int64_t row0, size_t worker) {
   if constexpr (std::is_same_v<T, uint8_t>)
     if (integer_loops().wide && rows * p.w >= kWideRows)
-      return multiply_wide(p, op, x, rows, p0, p1, y,
+      return multiply_wide(p, op, x, rows, p0, p1, y, row0,
                            op.panels + static_cast<int64_t>(worker) * op.panel);
+  if (makes_codes<T>(p, op, rows)) return multiply_to_codes(p, op, x, rows, p0, p1, row0);
   if (p.is_matrix()) return multiply_matrix(p, op, x, rows, p0, p1, y);
   const IntegerLoops& l = integer_loops();
   const bool merged = p.merged();
@@ -426,6 +526,18 @@ void multiply(const Problem& p, const Operands& op, const T* x, int64_t rows, in
   }
 }
 
+// The first of `rows` pixels from `row` on, where tiles can read them as they lie; or nullptr.
+// `spare` takes the last ones.
+const uint8_t* in_place(const Problem& p, Operands& op, int64_t rows, int64_t row, uint8_t* spare) {
+  if (!p.is_dense() || op.x.is_signed() || p.c < kWidestReach) return nullptr;
+  if (p.is_matrix() && (!integer_loops().wide || rows < kWideRows)) return nullptr;
+  const auto* x = op.x.x->as<uint8_t>();
+  op.end = x + op.x.x->numel;
+  op.spare = spare;
+  return x + row * p.c;
+}
+const int16_t* in_place(const Problem&, Operands&, int64_t, int64_t, int16_t*) { return nullptr; }
+
 template <class T>
 void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, T* scratch) {
   const int64_t blocks = plan.blocks;
@@ -433,17 +545,22 @@ void run_rows(const Problem& p, const IntegerPlan& plan, const Operands& op, T* 
     T* copy = scratch + static_cast<int64_t>(worker) * plan.part;
     const int64_t n = u / blocks, b = u % blocks;
     const int64_t h0 = p.h * b / blocks, h1 = p.h * (b + 1) / blocks, count = p.in_rows(h1 - h0);
-    for (int64_t r = 0; r < count; ++r)
-      copy_row(p, op.x, n, h0 * p.stride_h - p.top + r, copy + r * p.row());
-    std::fill_n(copy + count * p.row(), kBeyond, T(0));
     const int64_t row = (n * p.h + h0) * p.w;
     Operands own = op;
-    const Sums sums = sums_of(p, op, copy, h1 - h0);
+    const T* from = in_place(p, own, (h1 - h0) * p.w, row, copy);
+    if (!from) {
+      for (int64_t r = 0; r < count; ++r)
+        copy_row(p, op.x, n, h0 * p.stride_h - p.top + r, copy + r * p.row());
+      std::fill_n(copy + count * p.row(), kBeyond, T(0));
+      from = copy;
+    }
+    const Sums sums = sums_of(p, op, from, h1 - h0);
     own.sums = sums.data();
     int32_t* y = op.own_sums ? reinterpret_cast<int32_t*>(op.own_sums + worker * plan.sums)
                              : op.y + row * p.o;
-    multiply(p, own, copy, h1 - h0, 0, p.panels(), y, worker);
-    if (op.epilogue) op.epilogue->run_block(y, row, (n * p.h + h1) * p.w, p.o);
+    multiply(p, own, from, h1 - h0, 0, p.panels(), y, row, worker);
+    if (op.epilogue && !makes_codes<T>(p, op, h1 - h0))
+      op.epilogue->run_block(y, row, (n * p.h + h1) * p.w, p.o);
   });
 }
 
@@ -469,12 +586,13 @@ void run_panels(const Problem& p, const IntegerPlan& plan, const Operands& op, T
     for (int64_t n = 0; n < p.n; ++n) {
       Operands own = op;
       own.sums = sums[static_cast<size_t>(n)].data();
-      multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o, worker);
+      multiply(p, own, scratch + n * plan.part, p.h, j, next, op.y + n * p.h * p.w * p.o,
+               n * p.h * p.w, worker);
     }
-    if (op.epilogue && at_once)
+    if (op.epilogue && at_once && !makes_codes<T>(p, op, p.h))
       op.epilogue->run(*op.epilogue, 0, all, j * kPackedPanel, std::min(next * kPackedPanel, p.o));
   });
-  if (!op.epilogue || at_once) return;
+  if (!op.epilogue || at_once || makes_codes<T>(p, op, p.h)) return;
   share_units(plan.workers, plan.workers, [&](size_t, int64_t u) {
     const int64_t first = all * u / plan.workers, last = all * (u + 1) / plan.workers;
     op.epilogue->run_block(op.y + first * p.o, first, last, p.o);
@@ -550,6 +668,7 @@ void run_integer(const KernelCall& c, const Epilogue* e) {
     op.bias = own;
   }
   op.zero = zero_points(c, p.o, reinterpret_cast<int32_t*>(scratch + plan.columns));
+  if (!op.zero && requantise_loop()) op.codes = codes_of(e);
   const auto run = [&](auto* rows) {
     if (plan.by_panels)
       run_panels(p, plan, op, rows);
@@ -602,6 +721,15 @@ const IntegerLoops& integer_loops() {
   return t ? *t : *best;
 }
 void use_integer_loops(const IntegerLoops* t) { forced = t; }
+const Requantise* codes_of(const Epilogue* e) {
+  return e && requantises.load(std::memory_order_relaxed) ? e->codes : nullptr;
+}
+void use_requantise(bool on) { requantises = on; }
+RequantiseLoop requantise_loop() {
+  const CpuFeatures& f = cpu_features();
+  if (f.avx512 && kRequantiseAvx512) return kRequantiseAvx512;
+  return f.avx2 ? kRequantiseAvx2 : nullptr;
+}
 
 void register_integer_kernels() {
   runtime_of(op::pack_integer);
