@@ -133,6 +133,47 @@ void pack_a(const MicroTable<T>& t, const Gemm<T>& g, int64_t m0, int64_t rows, 
     for (int64_t i = 0; i < rows; ++i) to[k * rows + i] = from[k * g.ak + i * g.am];
 }
 
+// The part of b that is packed next: tiles fetch it between their multiply-adds, a piece each, so
+// that packing finds it in the second-level cache.
+template <class T>
+class NextPart {
+ public:
+  NextPart() = default;
+  /// Rows k0..k1, columns n0..n1 of b, for `tiles` tiles.
+  NextPart(const Gemm<T>& g, int64_t k0, int64_t k1, int64_t n0, int64_t n1, int64_t tiles) {
+    if (k0 >= k1 || n0 >= n1 || (g.bn != 1 && g.bk != 1)) return;
+    const bool rows = g.bn == 1;
+    from_ = g.b + k0 * g.bk + n0 * g.bn;
+    step_ = rows ? g.bk : g.bn;
+    run_ = ((rows ? n1 - n0 : k1 - k0) + kLine - 1) / kLine;
+    lines_ = run_ * (rows ? k1 - k0 : n1 - n0);
+    piece_ = (lines_ + tiles - 1) / tiles;
+  }
+  /// Leaves to this part what unit `u` of `units` is to fetch.
+  void take(int64_t u, int64_t units) {
+    done_ = lines_ * u / units;
+    lines_ = lines_ * (u + 1) / units;
+  }
+  /// Call before each tile.
+  void fetch_in(MicroCall<T>& c) {
+    const int64_t calls = c.k / kAheadSteps;
+    c.ahead = nullptr;
+    if (done_ >= lines_ || calls == 0) return;
+    c.ahead_lines = (piece_ + calls - 1) / calls;
+    c.ahead = from_ + done_ / run_ * step_ + done_ % run_ * kLine;
+    c.ahead_left = run_ - done_ % run_;
+    c.ahead_run = run_;
+    c.ahead_jump = step_ - run_ * kLine;
+    done_ += calls * c.ahead_lines;
+  }
+
+ private:
+  static constexpr int64_t kLine = 64 / sizeof(T);
+  const T* from_ = nullptr;
+  int64_t step_ = 0;  ///< elements from one run of lines to the next
+  int64_t run_ = 1, lines_ = 0, piece_ = 0, done_ = 0;
+};
+
 // One GEMM over rows m0..m1 and columns n0..n1.
 template <class T>
 class Runner {
@@ -154,6 +195,8 @@ class Runner {
                (often || g.am == 1 || (g.ak == 1 && g.am * size % kPageBytes == 0)));
   }
 
+  void fetch(const NextPart<T>& next) { next_ = next; }
+  const NextPart<T>& fetched() const { return next_; }
   bool packs_a() const { return pack_a_; }
   bool packs_b() const { return pack_b_; }
 
@@ -162,8 +205,7 @@ class Runner {
     // Tiles of one height over all rows, distributed evenly over blocks. Blocks that an epilogue
     // rereads stay in the cache together with its own operands.
     const int64_t rows = m1_ - m0_, count = (rows + t_.rows - 1) / t_.rows;
-    // A packed panel that is used once stays in the first-level cache.
-    const int64_t columns = (pack_b_ && count == 1) || dots_ ? t_.panel() : Blocks<T>::columns();
+    const int64_t columns = block_columns(count);
     const int64_t most = std::max(Blocks<T>::kRows / t_.rows / (g_.epilogue ? 2 : 1), int64_t{1});
     const int64_t blocks = (count + most - 1) / most;
     for (int64_t n = n0_; n < n1_; n += columns) {
@@ -171,7 +213,13 @@ class Runner {
       int64_t k = 0;
       do {
         const int64_t k_end = std::min(k + kDepth, g_.k);
-        if (pack_b_) tandem::detail::pack_b(t_, g_, k, k_end, n, n_end, buffers_.b);
+        if (pack_b_) {
+          tandem::detail::pack_b(t_, g_, k, k_end, n, n_end, buffers_.b);
+          const bool last = k_end == g_.k;
+          const int64_t next_n = last ? n_end : n, next_k = last ? 0 : k_end;
+          fetch({g_, next_k, std::min(next_k + kDepth, g_.k), next_n,
+                 std::min(next_n + columns, n1_), count * t_.panels(n_end - n)});
+        }
         for (int64_t i = 0; i < blocks; ++i) {
           const int64_t first = count * i / blocks, last = count * (i + 1) / blocks;
           const int64_t m = m0_ + rows * first / count, m_end = m0_ + rows * last / count;
@@ -217,6 +265,7 @@ class Runner {
       c.am = pack_a_ ? 1 : g_.am;
       c.ak = pack_a_ ? r1 - r0 : g_.ak;
       c.c = g_.c + (m + r0) * g_.c_row + j;
+      next_.fetch_in(c);
       t_.run(r1 - r0, c);
     };
     const int64_t panels = t_.panels(n_end - n);
@@ -232,6 +281,18 @@ class Runner {
   }
 
  private:
+  // Columns of b that are packed together, for `count` tiles of rows.
+  int64_t block_columns(int64_t count) const {
+    const int64_t all = Blocks<T>::columns();
+    // A packed panel that is used once stays in the first-level cache.
+    if (dots_ || (pack_b_ && count == 1)) return t_.panel();
+    if (!pack_b_) return all;
+    // What is fetched for the next turn lies in the cache beside the packed part, which few rows
+    // read too seldom to be worth much of it. Many rows of a are packed for each block of columns.
+    if (count * t_.rows <= 2 * Blocks<T>::kRows) return all / 2;
+    return pack_a_ ? all : all / 4 * 3;
+  }
+
   // Prefetches rows m..m_end-1 of a, columns k..k_end-1: activations come from far away, and tiles
   // read them in strips that hardware prefetchers do not predict.
   void fetch_a(int64_t m, int64_t m_end, int64_t k, int64_t k_end) const {
@@ -264,6 +325,7 @@ class Runner {
   Buffers<T> buffers_;
   int64_t m0_, m1_, n0_, n1_;
   bool pack_a_, pack_b_;
+  NextPart<T> next_;
   bool dots_;  ///< the only row: b's rows lie along k
 };
 
@@ -395,9 +457,15 @@ class SharedRun {
     const Range n = columns(s), k = depths(s);
     const int64_t first = tiles_ * u / units_, last = tiles_ * (u + 1) / units_;
     const int64_t m = g_.m * first / tiles_, m_end = g_.m * last / tiles_;
+    const bool more = s + 1 < stages_.size();
+    const Range next_n = more ? columns(s + 1) : Range{}, next_k = more ? depths(s + 1) : Range{};
+    NextPart<T> next(g_, next_k.begin, next_k.end, next_n.begin, next_n.end, tiles_ * chunks(s));
+    next.take(u, units_);
     for (int64_t k0 = k.begin; k0 < k.end; k0 += kDepth) {
       Runner<T> run(g_, {a, b_of(s) + packed_before(s, k0)}, 0, g_.m, 0, g_.n);
+      run.fetch(next);
       run.block(m, m_end, last - first, n.begin, n.end, k0, std::min(k0 + kDepth, k.end));
+      next = run.fetched();
     }
     if (g_.epilogue && k.end == g_.k) g_.epilogue->run(*g_.epilogue, m, m_end, n.begin, n.end);
   }

@@ -32,7 +32,10 @@ struct MicroCall {
   const T* add = nullptr;
   T low = 0, high = 0;
   const T* ahead = nullptr;  ///< prefetched into L2,
-  int64_t ahead_lines = 1;   ///< as many cache lines per kAheadSteps of k
+  int64_t ahead_lines = 1;   ///< as many cache lines per kAheadSteps of k;
+  int64_t ahead_left = 0;    ///< after as many (0: all are in one piece),
+  int64_t ahead_run = 0;     ///< and then always after as many,
+  int64_t ahead_jump = 0;    ///< the next one lies as many elements further on
 };
 inline constexpr int64_t kAheadSteps = 4;
 template <class T>
