@@ -108,8 +108,8 @@ TEST_F(RequantiseTest, BlocksOfMobileNets) {
         Tensor y = wide.both(clamp(a.conv(start), 0, 6));
         y = wide.both(clamp(b.conv(y), 0, 6));
         const Tensor sum = in.both(out.both(c.conv(y)) + start);
-        y = wide.both(relu(e.conv(sum)));
-        y = wide.both(d.conv(y));
+        y = wide.both(hardswish(e.conv(sum)));
+        y = wide.both(hardswish(d.conv(y)));
         return {out.codes(in.both(g.conv(y)) + sum)};
       };
       SCOPED_TRACE(fmt::format("{} {}", to_string(t), size));

@@ -145,8 +145,24 @@ class FormReader {
     if (with_number(v, ScalarOp::max, v, n)) r.least = n;
   }
 
+  // v * min(max(v + 3, 0), 6) / 6
+  bool hardswish(int& v) const {
+    constexpr double kThree = 3, kSix = 6;
+    const ScalarInstr& i = at(v);
+    if (i.op != ScalarOp::div || i.result != Reg::f32 || !is_constant(i.b, kSix)) return false;
+    const ScalarInstr& j = at(i.a);
+    int sum = -1;
+    if (j.op != ScalarOp::mul || !held(j.b, Reg::f32, 0, static_cast<int64_t>(kSix), sum))
+      return false;
+    const ScalarInstr& k = at(sum);
+    if (k.op != ScalarOp::add || k.a != j.a || !is_constant(k.b, kThree)) return false;
+    v = j.a;
+    return true;
+  }
+
   // sums * scale, and a bias
   bool scaled(int v, RequantiseForm& f) const {
+    f.hardswish = hardswish(v);
     const auto product = [&](int reg) {
       int x = -1;
       if (!with_number(reg, ScalarOp::mul, x, f.scale)) return false;
@@ -198,6 +214,7 @@ std::optional<Requantise> RequantiseForm::with(const Array* arrays, int n_in, in
   Requantise r;
   r.columns = columns;
   r.is_signed = is_signed;
+  r.hardswish = hardswish;
   const bool one =
       scale.input < 0 || arrays[scale.input].is_scalar || arrays[scale.input].numel == 1;
   if (one)

@@ -24,7 +24,7 @@ struct RequantiseForm {
   Number scale;
   int bias = -1, residual = -1;
   Rounding rounding[2];
-  bool is_signed = false;
+  bool hardswish = false, is_signed = false;
   int codes = -1, values = -1;  ///< outputs
 
   static std::optional<RequantiseForm> of(const ScalarProgram& p);

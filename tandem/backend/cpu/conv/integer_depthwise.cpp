@@ -147,6 +147,7 @@ std::optional<IntegerDepthwiseBytes> bytes_of(const KernelCall& c, const CodesPl
   r.left = a.padding[1].value();
   if (!codes) return r;
   const RoundingNumbers n(codes->rounding[0], false);
+  r.hardswish = codes->hardswish;
   r.by = n.by, r.low = n.low, r.high = n.high, r.zero = n.zero;
   if (codes->scale)
     loops->arrange_numbers(codes->scale, channels, scale);

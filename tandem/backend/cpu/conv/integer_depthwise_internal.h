@@ -37,6 +37,7 @@ struct IntegerDepthwiseBytes {
   uint8_t* codes = nullptr;
   const float *scale = nullptr, *add = nullptr;  ///< add: nullptr for none
   float by = 1, low = 0, high = 0, zero = 0;     ///< RoundingNumbers
+  bool hardswish = false;
   int64_t c = 0, in_w = 0, w = 0, left = 0;
 };
 struct IntegerDepthwiseByteLoops {

@@ -36,6 +36,7 @@ struct Four {
   static I to_int(F x) { return _mm512_cvtps_epi32(x); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm512_div_ps(a, b); }
   static F max(F a, F b) { return _mm512_max_ps(a, b); }
   static F min(F a, F b) { return _mm512_min_ps(a, b); }
   static I pack32(I a, I b) { return _mm512_packs_epi32(a, b); }
@@ -71,6 +72,7 @@ struct Two {
   static I to_int(F x) { return _mm256_cvtps_epi32(x); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm256_div_ps(a, b); }
   static F max(F a, F b) { return _mm256_max_ps(a, b); }
   static F min(F a, F b) { return _mm256_min_ps(a, b); }
   static I pack32(I a, I b) { return _mm256_packs_epi32(a, b); }
@@ -102,6 +104,7 @@ struct One {
   static I to_int(F x) { return _mm_cvtps_epi32(x); }
   static F add(F a, F b) { return _mm_add_ps(a, b); }
   static F mul(F a, F b) { return _mm_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm_div_ps(a, b); }
   static F max(F a, F b) { return _mm_max_ps(a, b); }
   static F min(F a, F b) { return _mm_min_ps(a, b); }
   static I pack32(I a, I b) { return _mm_packs_epi32(a, b); }
@@ -154,7 +157,8 @@ struct GroupOf {
         high(S::all(row.high)),
         zero(S::all16(static_cast<int16_t>(row.zero))) {}
 
-  void finish(int64_t o, const typename S::I (&sums)[4]) const {
+  // A call would store all sums and load them again.
+  [[gnu::always_inline]] void finish(int64_t o, const typename S::I (&sums)[4]) const {
     if (!r.codes) return S::put(r.y + o * r.c + channel, sums);
     typename S::I q[4];
     TD_UNROLL(4)
@@ -162,6 +166,10 @@ struct GroupOf {
       const int64_t at = k * S::kBlocks * kFour;
       typename S::F v = S::mul(S::from_int(sums[k]), S::load_f(scale + at));
       if (add) v = S::add(v, S::load_f(add + at));
+      if (r.hardswish) {
+        const typename S::F six = S::all(6.0F), moved = S::add(v, S::all(3.0F));
+        v = S::div(S::mul(v, S::min(six, S::max(S::all(0.0F), moved))), six);
+      }
       q[k] = S::to_int(S::min(high, S::max(low, S::mul(v, by))));
     }
     S::store(r.codes + o * r.c + channel, S::pack16(S::add16(S::pack32(q[0], q[1]), zero),

@@ -24,13 +24,16 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-/// Of tiles with `first` rows (at most 16) and `second` more.
-inline void configure_tiles(int first, int second) {
+/// Of tiles with `first` rows (at most 16) and `second` more, whose lines have `bytes` bytes, a
+/// multiple of 4.
+inline void configure_tiles(int first, int second, int bytes = kTileLine) {
   TileConfig c;
   for (int i = 0; i < 8; ++i) c.bytes[i] = kTileLine;
   c.rows[0] = c.rows[1] = c.rows[4] = static_cast<uint8_t>(first);
   c.rows[2] = c.rows[3] = c.rows[5] = static_cast<uint8_t>(std::max(second, 1));
-  c.rows[6] = c.rows[7] = kTileRows;
+  constexpr int kDepth = 4;  // bytes of a row of the second matrix that one sum takes
+  c.bytes[4] = c.bytes[5] = static_cast<uint16_t>(bytes);
+  c.rows[6] = c.rows[7] = static_cast<uint8_t>(bytes / kDepth);
   // g++ 12 takes the intrinsic to read the first 8 bytes alone, and leaves out stores to others.
   __asm__ volatile("" : : "r"(&c) : "memory");
   _tile_loadconfig(&c);

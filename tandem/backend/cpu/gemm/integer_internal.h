@@ -22,6 +22,7 @@ struct IntegerTile {
   const int32_t* bias = nullptr;
   int columns = 0;
   bool accumulate = false;         ///< add to what c holds, not to the bias
+  bool spare = false;              ///< of a wide tile: c has room for 32 columns
   const uint8_t* codes = nullptr;  ///< of a tile of bytes, in place of a
   int64_t second = 0;           ///< of a wide tile: from the codes of its first rows to the others
   const char* ahead = nullptr;  ///< prefetched, a line for each pair
@@ -33,13 +34,15 @@ struct IntegerFinish {
   const int32_t *sums = nullptr, *zero = nullptr;
 };
 /// Tiles of up to 32 rows over a whole panel of u8 codes, whose weights have to be arranged first.
-/// They read up to 63 codes beyond the last, whose weights are 0.
 struct WideTiles {
   /// Bytes of an arranged panel, a multiple of 64.
   int64_t (*panel_bytes)(int64_t segments, int64_t pairs);
-  void (*arrange)(const char* packed, int64_t segments, int64_t pairs, char* to);
+  /// sums: of each of the 32 columns, if not nullptr.
+  void (*arrange)(const char* packed, int64_t segments, int64_t pairs, char* to, int32_t* sums);
   /// Of tiles with `first` rows (at most 16) and 0 to 16 more; before run(), in each thread.
-  void (*configure)(int first, int second);
+  void (*configure)(int first, int second, int64_t pairs);
+  /// Codes of a segment of a row that a tile reads, whose weights may be 0.
+  int64_t (*reach)(int64_t pairs);
   /// t.bias has 32 numbers; t.w is not read. The rows are those of configure().
   void (*run)(const IntegerTile& t, const char* arranged, int first, int second);
   void (*release)();

@@ -216,6 +216,19 @@ struct Codes {
     else
       scatter(x->as<uint8_t>() + at, step, n, to, to_step, less);
   }
+  /// `count` pixels of a row whose channels are p.step_c apart.
+  template <class T>
+  void interleave(const Problem& p, int64_t from, int64_t count, T* to) const {
+    constexpr int64_t kColours = 3;
+    if constexpr (std::is_same_v<T, uint8_t>)
+      if (p.c == kColours && p.step_w == 1 && !is_signed()) {
+        const uint8_t *a = x->as<uint8_t>() + from, *b = a + p.step_c, *c = b + p.step_c;
+        for (int64_t j = 0; j < count; ++j, to += kColours)
+          to[0] = a[j], to[1] = b[j], to[2] = c[j];
+        return;
+      }
+    for (int64_t i = 0; i < p.c; ++i) copy(from + i * p.step_c, p.step_w, count, to + i, p.c);
+  }
 
  private:
   template <class F, class T>
@@ -244,7 +257,7 @@ void copy_row(const Problem& p, const Codes& x, int64_t n, int64_t at, T* to) {
   if (p.step_c == 1 && (p.step_w == p.c || count == 1)) {
     x.copy(from, count * p.c, to);
   } else {
-    for (int64_t i = 0; i < p.c; ++i) x.copy(from + i * p.step_c, p.step_w, count, to + i, p.c);
+    x.interleave(p, from, count, to);
   }
   std::fill_n(to + count * p.c, (p.wide() - left - count) * p.c, nothing);
 }
@@ -256,34 +269,45 @@ struct Operands {
   const Epilogue* epilogue;
   const int32_t *bias = nullptr, *zero = nullptr;  ///< [o]: of the weight
   const int32_t* sums = nullptr;                   ///< of each window, beside zero
-  char* panels = nullptr;                          ///< where workers arrange theirs
-  int64_t panel = 0;                               ///< bytes of one
-  char* own_sums = nullptr;                        ///< of the workers, in place of y
-  const Requantise* codes = nullptr;               ///< of the epilogue; tiles can make them
-  const uint8_t* end = nullptr;                    ///< of x, where tiles read it in its place ...
-  uint8_t* spare = nullptr;                        ///< ... but for those that would read beyond
+  int32_t x_zero = 0;        ///< what wide tiles take from the bias by themselves; 0: it is done
+  char* panels = nullptr;    ///< where workers arrange theirs
+  int64_t panel = 0;         ///< bytes of one
+  char* own_sums = nullptr;  ///< of the workers, in place of y
+  const Requantise* codes = nullptr;  ///< of the epilogue; tiles can make them
+  const uint8_t* end = nullptr;       ///< of x, where tiles read it in its place ...
+  uint8_t* spare = nullptr;           ///< ... but for those that would read beyond
 };
 
-// Sums of a tile on their way to codes.
+// Sums of a tile on their way to codes: those of a tile become codes while the next one is
+// computed.
 class TileOfCodes {
  public:
   TileOfCodes(const Problem& p, const Operands& op) : codes_(op.codes), columns_(p.o) {}
   /// Lets t store its sums here, those of columns from `column` of its panel on.
   void hold(IntegerTile& t, int64_t column) {
-    t.c = sums_ + column;
+    t.c = sums_[now_] + column;
     t.c_row = kRequantisedColumns;
+    t.spare = true;
   }
-  /// Rows from `skip` of a tile whose first one is row0 of the result.
-  void finish(int64_t panel, int64_t row0, int64_t skip, int64_t rows) const {
+  /// What is held: rows from `skip` of a tile whose first one is row0 of the result.
+  void take(int64_t panel, int64_t row0, int64_t skip, int64_t rows) {
     const int64_t column0 = panel * kPackedPanel;
-    requantise_loop()(*codes_, {sums_ + skip * kRequantisedColumns, row0 + skip, rows - skip,
-                                column0, std::min(kPackedPanel, columns_ - column0)});
+    finish();
+    waiting_ = {sums_[now_] + skip * kRequantisedColumns, row0 + skip, rows - skip, column0,
+                std::min(kPackedPanel, columns_ - column0)};
+    now_ = 1 - now_;
+  }
+  void finish() {
+    if (waiting_.rows > 0) requantise_loop()(*codes_, waiting_);
+    waiting_.rows = 0;
   }
 
  private:
   const Requantise* codes_;
   int64_t columns_;
-  alignas(64) int32_t sums_[kMostWideRows * kRequantisedColumns] = {};
+  int now_ = 0;
+  RequantisedTile waiting_;
+  alignas(64) int32_t sums_[2][kMostWideRows * kRequantisedColumns] = {};
 };
 static_assert(kRequantisedColumns == kPackedPanel);
 
@@ -422,16 +446,25 @@ void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64
                    int64_t p1, int32_t* y, int64_t row0, char* arranged) {
   const WideTiles& l = *integer_loops().wide;
   const WideCover cover = p.merged() ? WideCover(1, rows * p.w) : WideCover(rows, p.w);
-  const int64_t line = p.stride_h * p.row(), reach = whole_blocks(p.depth());
+  const int64_t line = p.stride_h * p.row(), reach = l.reach(p.pairs());
   const int first = static_cast<int>(cover.first), second = static_cast<int>(cover.second);
   const int all = first + second;
   IntegerTile t = tile_of(p);
   t.second = cover.pairs() ? line : cover.first * t.am;
   TileOfCodes codes(p, op);
-  l.configure(first, second);
+  int32_t bias[kPackedPanel];
+  l.configure(first, second, p.pairs());
   for (int64_t panel = p0; panel < p1; ++panel) {
-    l.arrange(op.w + panel * p.panel_size(), p.kernel_h, p.pairs(), arranged);
+    l.arrange(op.w + panel * p.panel_size(), p.kernel_h, p.pairs(), arranged,
+              op.x_zero != 0 ? bias : nullptr);
     t.bias = op.bias + panel * kPackedPanel;
+    if (op.x_zero != 0) {
+      for (int64_t j = 0; j < kPackedPanel; ++j)  // wraps
+        bias[j] =
+            static_cast<int32_t>(static_cast<uint32_t>(t.bias[j]) -
+                                 static_cast<uint32_t>(op.x_zero) * static_cast<uint32_t>(bias[j]));
+      t.bias = bias;
+    }
     t.columns = static_cast<int>(std::min(kPackedPanel, p.o - panel * kPackedPanel));
     int64_t done = 0;  // rows: what tiles repeat has been overwritten, if it lay in its own place
     for (int64_t k = 0; k < cover.lines; k += cover.apart)
@@ -445,13 +478,13 @@ void multiply_wide(const Problem& p, const Operands& op, const uint8_t* x, int64
           continue;
         }
         codes.hold(t, 0);
-        t.columns = kPackedPanel;
         l.run(t, arranged, first, second);
-        codes.finish(panel, row0 + at, done - at, all);
+        codes.take(panel, row0 + at, done - at, all);
         done = at + all;
       }
     finish_panel(p, op, rows, panel, y);
   }
+  codes.finish();
   l.release();
 }
 
@@ -487,9 +520,10 @@ void multiply_to_codes(const Problem& p, const Operands& op, const T* x, int64_t
           codes.hold(t, j);
           run_tile(l, w1 - w0, t, from);
         }
-        codes.finish(panel, row0 + r * p.w + w0, 0, w1 - w0);
+        codes.take(panel, row0 + r * p.w + w0, 0, w1 - w0);
       }
   }
+  codes.finish();
 }
 
 // Output rows of a sample, panels p0..p1-1; x is the first copied row that they read, y the first
@@ -680,7 +714,12 @@ void run_integer(const KernelCall& c, const Epilogue* e) {
   char* rows = op.panels + plan.panel * plan.workers;
   if (!integer_loops().takes_bytes()) return run(reinterpret_cast<int16_t*>(rows));
   auto* bias = reinterpret_cast<int32_t*>(scratch);
-  take_zero(p, op, bias);
+  if (integer_loops().wide && (plan.by_panels ? p.h : p.h / plan.blocks) * p.w >= kWideRows) {
+    op.x_zero = op.x.nothing(static_cast<const uint8_t*>(nullptr));
+    std::fill(bias + (op.bias ? p.o : 0), bias + p.panels() * kPackedPanel, 0);
+  } else {
+    take_zero(p, op, bias);
+  }
   op.bias = bias;
   run(reinterpret_cast<uint8_t*>(rows));
 }
