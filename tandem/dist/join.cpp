@@ -7,6 +7,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/dist/reducer_internal.h"
+#include "tandem/dist/sharded_params_internal.h"
 #include "tandem/graph/trace.h"
 
 namespace tandem::distributed {
@@ -18,9 +19,10 @@ Join::Join(DataParallel& model, std::function<void()> update, JoinOptions option
       errors_(std::uncaught_exceptions()) {
   TD_CHECK(update_, Value, "Join expects what the loop does after backward(), such as opt.step()");
   TD_CHECK(!model.join_, Unsupported, "a second Join of a model at a time");
-  TD_CHECK(!model.sharded_, Unsupported,
-           "Join with a sharded net, whose forward passes make calls of all ranks\nGive all ranks "
-           "as many batches, or leave the net whole.");
+  TD_CHECK(
+      !model.sharded_ || !model.sharded_->frees(), Unsupported,
+      "Join with Sharding::zero3, whose forward passes make calls of all ranks\nGive all ranks "
+      "as many batches, or shard by zero2.");
   TD_CHECK(!model.options_.sync_batchnorm, Unsupported,
            "Join with sync_batchnorm, whose forward passes make calls of all ranks\nGive all ranks "
            "as many batches, or leave it out.");
@@ -58,6 +60,8 @@ Join::Round Join::meet(bool has_batch) {
   }
   if (round.active > 0 && !options_.divide_by_initial_world_size)
     model_.reducer_->set_divisor(round.active);
+  // Those that have a batch read the parameters; the others take part in the calls of that.
+  if (round.active > 0 && model_.sharded_) model_.sharded_->gather_all();
   if (options_.throw_on_early_termination && round.active > 0 && round.active < engine.size())
     for (int r = 0; r < engine.size(); ++r)
       TD_CHECK(all[2 * static_cast<size_t>(r)] != 0, Value,
@@ -82,6 +86,8 @@ void Join::serve(const Round& round) {
   if (!round.reduces) return;
   Reducer& reducer = *model_.reducer_;
   reducer.clear_reduced();
+  if (model_.sharded_)
+    for (const Param& shard : model_.sharded_->shards()) shard.zero_grad();
   reducer.reduce_all(reducer.divisor_of_walks());
   update_();
 }

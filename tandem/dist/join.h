@@ -36,8 +36,9 @@ struct JoinOptions {
 /// more. With one rank nothing happens.
 class TD_API Join {
  public:
-  /// All ranks make one. Throws Unsupported for sharded nets and for sync_batchnorm, whose forward
-  /// passes make calls, and for a second one at a time.
+  /// All ranks make one. Sharded gradients and moments are parts as before; the parameters come
+  /// at the beginning of a forward pass. Throws Unsupported for Sharding::zero3 and for
+  /// sync_batchnorm, whose forward passes make calls, and for a second one at a time.
   explicit Join(DataParallel& model, std::function<void()> update, JoinOptions options = {});
   /// finish(), unless an error is on its way.
   ~Join() noexcept(false);

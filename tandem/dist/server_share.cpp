@@ -2,6 +2,7 @@
 #include "tandem/dist/server_share_internal.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "tandem/base/error.h"
 #include "tandem/dist/reduce_internal.h"
@@ -25,7 +26,8 @@ class EngineOfServers final : public Engine {
 
  protected:
   Work submit(Call c) override {
-    if (c.kind != CallKind::all_reduce) refuse(to_string(c.kind));
+    const bool sums = c.kind == CallKind::all_reduce;
+    if (!sums && c.kind != CallKind::broadcast) refuse(to_string(c.kind));
     const auto ranks = static_cast<size_t>(size());
     std::vector<std::vector<char>> theirs(ranks, std::vector<char>(c.in.bytes()));
     std::vector<Work> calls;
@@ -44,13 +46,17 @@ class EngineOfServers final : public Engine {
         error = std::current_exception();
       }
     if (error) std::rethrow_exception(error);
-    reduce_parts(parts, c.out.data, c.out.count, c.out.dtype, c.op, c.options.divisor);
+    if (sums)
+      reduce_parts(parts, c.out.data, c.out.count, c.out.dtype, c.op, c.options.divisor);
+    else if (c.peer != rank() && c.out.count > 0)
+      std::memcpy(c.out.data, parts[static_cast<size_t>(c.peer)], c.out.bytes());
     return Work();
   }
 
  private:
   [[noreturn]] static void refuse(const char* what) {
-    TD_FAIL(Unsupported, "{} among parameter servers, whose group knows all_reduce() alone", what);
+    TD_FAIL(Unsupported,
+            "{} among parameter servers, whose group knows all_reduce() and broadcast()", what);
   }
   std::shared_ptr<Engine> all_;
 };

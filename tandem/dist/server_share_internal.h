@@ -15,7 +15,7 @@ namespace tandem::distributed {
 
 /// The servers as a group, whose sums travel by send and recv of the whole group: so there is one
 /// order of messages between two ranks, and a fault has the name that the whole group finds. Knows
-/// all_reduce() alone, of small arrays.
+/// all_reduce() and broadcast() alone, of small arrays.
 std::shared_ptr<Engine> engine_of_servers(std::shared_ptr<Engine> all, int servers);
 
 /// The optimizer of one of several servers: other servers' parameters are empty ones in it.

@@ -255,10 +255,11 @@ TD_API void clip_grads_with_norm_(const std::vector<Param>& params, double max_n
 /// The norm that clip_grad_norm_ gives, without a change.
 TD_API Tensor get_total_norm(const std::vector<Param>& params, double norm_type = 2.0,
                              SourceLocation loc = SourceLocation::here());
-/// The same in two steps, for parameters whose gradients lie in several places: what each gradient
-/// adds, [params.size()] (zeros for parameters without one), and the norm of all terms.
+/// What each gradient adds to that norm, [params.size()], zeros for parameters without one: where
+/// gradients lie in several places, terms are added up, and norm_of_terms() gives the norm.
 TD_API Tensor get_norm_terms(const std::vector<Param>& params, double norm_type = 2.0,
                              SourceLocation loc = SourceLocation::here());
+/// The norm that all terms make, with the bits of get_total_norm() for parameters of one dtype.
 TD_API Tensor norm_of_terms(const Tensor& terms, double norm_type = 2.0,
                             SourceLocation loc = SourceLocation::here());
 /// Clamp gradients to [-value, value].

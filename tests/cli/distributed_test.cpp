@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tests/cli/tool_helper.h"
 
@@ -180,10 +181,14 @@ TEST_F(Distributed, AParameterServerTrains) {
     EXPECT_NEAR(three.value(name, -1.0), alone.value(name, -2.0), 1e-5) << name << three << alone;
     EXPECT_EQ(four.value(name, -1.0), three.value(name, -2.0)) << name << three << four;
   }
-  const Result refused = train(2, "trainer.ps_servers=2" + ps);
-  EXPECT_NE(refused.code, 0);
-  EXPECT_TRUE(has(refused.text, "2 parameter servers and a worker are 3 ranks, and there are 2"))
-      << refused.text;
+  for (const auto& [ranks, wrong, text] :
+       {std::tuple{2, "", "2 parameter servers and a worker are 3 ranks, and there are 2"},
+        {3, " trainer.average.type=ema",
+         "an average of weights of which 2 servers have a share"}}) {
+    const Result refused = train(ranks, "trainer.ps_servers=2" + ps + wrong);
+    EXPECT_NE(refused.code, 0);
+    EXPECT_TRUE(has(refused.text, text)) << refused.text;
+  }
 }
 
 TEST_F(Distributed, StaleGradientsMeetTheMetric) {

@@ -12,6 +12,7 @@
 #include "tandem/base/hash/hash.h"
 #include "tandem/dist/data_parallel.h"
 #include "tandem/dist/parameter_server.h"
+#include "tandem/dist/server_share_internal.h"
 #include "tandem/graph/rng.h"
 #include "tandem/nn/nn.h"
 #include "tandem/ops/ops.h"
@@ -161,6 +162,26 @@ TEST(ParameterServer, NormsOfSeveralServersAreThoseOfOne) {
     ASSERT_EQ(norms.size(), 6u);
     for (const Tensor& n : norms) EXPECT_TRUE(same_bits(n, norms[0])) << p;
   }
+}
+
+// The group in which servers add up norms: the first ranks, by send and recv of all.
+TEST(ParameterServer, ServersAreAGroup) {
+  run_ranks(3, [](const std::shared_ptr<Engine>& all) {
+    if (all->rank() == 2) return all->barrier().wait();
+    const std::shared_ptr<Engine> e = engine_of_servers(all, 2);
+    EXPECT_EQ(e->rank(), all->rank());
+    EXPECT_EQ(e->size(), 2);
+    std::vector<float> x{1.0F + static_cast<float>(e->rank()), 5};
+    e->all_reduce({x.data(), 2, DType::f32}).wait();
+    EXPECT_EQ(x, (std::vector<float>{3, 10}));
+    int64_t n = 7 + e->rank();
+    e->broadcast({&n, 1, DType::i64}, 1).wait();
+    EXPECT_EQ(n, 8);
+    EXPECT_TRUE(has(thrown([&] { e->barrier().wait(); }, ErrorKind::Unsupported),
+                    "barrier among parameter servers, whose group knows all_reduce()"));
+    EXPECT_TRUE(has(thrown([&] { e->split(0, 0); }, ErrorKind::Unsupported), "split()"));
+    all->barrier().wait();
+  });
 }
 
 struct EvenNet : nn::Module {
