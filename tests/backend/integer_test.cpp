@@ -2,9 +2,9 @@
 // Matmuls and convolutions of 8-bit integers: sums equal the reference in every bit, for all
 // dtypes, zero points, layouts, thread counts and instruction sets.
 #include "tandem/ops/matmul/integer.h"
-#include "tandem/backend/cpu/gemm/integer_internal.h"
 #include "tandem/grad/transforms.h"
 #include "tests/backend/against_reference_helper.h"
+#include "tests/backend/integer_tiles_helper.h"
 
 namespace tandem::cpu_test {
 namespace {
@@ -21,21 +21,12 @@ Tensor bytes(const Shape& s, DType t) {
 }
 Tensor byte(double v, DType t) { return full({}, v, t); }
 
-std::vector<const detail::IntegerLoops*> all_loops() {
-  std::vector<const detail::IntegerLoops*> all{&detail::kIntegerBase};
-  if (cpu_features().avx2) all.push_back(&detail::kIntegerAvx2);
-  if (cpu_features().avx512) all.push_back(&detail::kIntegerAvx512);
-  if (cpu_features().vnni) all.push_back(&detail::kIntegerVnni);
-  if (const auto* amx = detail::integer_amx_loops()) all.push_back(amx);
-  return all;
-}
-
 TEST_F(Integer, Matmul) {
   const int64_t sizes[][3] = {{1, 1, 1},  {1, 9, 40},    {2, 3, 17},   {6, 16, 16},
                               {7, 33, 8}, {26, 532, 75}, {24, 36, 64}, {25, 64, 70},
                               {5, 0, 3},  {13, 127, 33}, {1, 512, 96}, {40, 40, 25}};
   int at = 0;
-  for (const auto* loops : all_loops()) {
+  for (const auto* loops : all_integer_loops()) {
     detail::use_integer_loops(loops);
     for (auto [m, k, n] : sizes) {
       const DType tx = at % 2 ? DType::i8 : DType::u8, tw = at / 2 % 2 ? DType::u8 : DType::i8;
@@ -55,7 +46,7 @@ TEST_F(Integer, Matmul) {
 
 // VPMADDUBSW would saturate.
 TEST_F(Integer, ExtremesDoNotOverflow) {
-  for (const auto* loops : all_loops()) {
+  for (const auto* loops : all_integer_loops()) {
     detail::use_integer_loops(loops);
     const Tensor x = full({7, 300}, 255, DType::u8);
     EXPECT_EQ(matmul_integer(x, full({300, 20}, 127, DType::i8)).to_vector<int32_t>()[9],
@@ -94,7 +85,7 @@ TEST_F(Integer, Convolution) {
                         {{1, 64, 7, 7}, {70, 64, 1, 1}, {1, 1}, {0, 0}, {0, 0}},
                         {{2, 12, 13, 11}, {65, 12, 3, 3}, {2, 2}, {1, 1}, {1, 1}}};
   int at = 0;
-  for (const auto* loops : all_loops()) {
+  for (const auto* loops : all_integer_loops()) {
     detail::use_integer_loops(loops);
     for (const Case& c : cases) {
       const DType tx = at % 2 ? DType::i8 : DType::u8, tw = at / 2 % 2 ? DType::u8 : DType::i8;

@@ -3,11 +3,11 @@
 // place they do it: one program runs both ways, with every set of tiles.
 #include "tandem/backend/cpu/gemm/requantise_internal.h"
 
-#include "tandem/backend/cpu/gemm/integer_internal.h"
 #include "tandem/compile/compile.h"
 #include "tandem/compile/run/executable.h"
 #include "tandem/ops/pointwise/quantize.h"
 #include "tests/backend/against_reference_helper.h"
+#include "tests/backend/integer_tiles_helper.h"
 
 namespace tandem::cpu_test {
 namespace {
@@ -55,15 +55,6 @@ struct RequantiseTest : testing::Test {
   }
 };
 
-std::vector<const detail::IntegerLoops*> sets_of_tiles() {
-  std::vector<const detail::IntegerLoops*> all{&detail::kIntegerBase};
-  if (cpu_features().avx2) all.push_back(&detail::kIntegerAvx2);
-  if (cpu_features().avx512) all.push_back(&detail::kIntegerAvx512);
-  if (cpu_features().vnni) all.push_back(&detail::kIntegerVnni);
-  if (const auto* amx = detail::integer_amx_loops()) all.push_back(amx);
-  return all;
-}
-
 // f gives several tensors; `forms` of its loops must be of the form.
 template <class F>
 void expect_both_ways(const F& f, const Tensor& x, int forms) {
@@ -80,7 +71,7 @@ void expect_both_ways(const F& f, const Tensor& x, int forms) {
   if (cpu_features().avx2)  // else depthwise convolutions are in floating point
     EXPECT_EQ(found, forms) << which << fast.executable()->to_string();
   int at = 0;
-  for (const detail::IntegerLoops* loops : sets_of_tiles()) {
+  for (const detail::IntegerLoops* loops : all_integer_loops()) {
     detail::use_integer_loops(loops);
     detail::use_requantise(false);
     const std::vector<Tensor> want = fast(x);
