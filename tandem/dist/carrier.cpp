@@ -98,7 +98,6 @@ static_assert(static_cast<int>(CallKind::all_reduce) == TANDEM_ALL_REDUCE &&
 static_assert(static_cast<int>(ReduceOp::sum) == TANDEM_SUM &&
               static_cast<int>(ReduceOp::min) == TANDEM_MIN &&
               static_cast<int>(ReduceOp::max) == TANDEM_MAX);
-bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
 bool reduces(CallKind k) { return k == CallKind::all_reduce || k == CallKind::reduce_scatter; }
 
 }  // namespace
@@ -135,7 +134,7 @@ bool Carrier::takes(const Call& c) const {
   if (!reduces(c.kind)) return true;
   // Libraries do not agree on the minimum of a NaN.
   if (is_floating(c.out.dtype) && c.op != ReduceOp::sum) return false;
-  if (is_half(c.out.dtype)) return c.kind == CallKind::all_reduce;
+  if (is_short_float(c.out.dtype)) return c.kind == CallKind::all_reduce;
   return type_of(c.out.dtype).has_value();
 }
 
@@ -148,7 +147,7 @@ void Carrier::make(const Call& call, double timeout, const std::function<void()>
                       call.out.data,
                       0,
                       timeout};
-  const bool widened = reduces(call.kind) && is_half(call.out.dtype);
+  const bool widened = reduces(call.kind) && is_short_float(call.out.dtype);
   if (widened) {  // summed in f32, rounded once
     wide_.resize(static_cast<size_t>(call.out.count));
     tandem::detail::convert_elements(call.out.data, call.out.dtype, wide_.data(), DType::f32,

@@ -76,8 +76,7 @@ std::string literal(Reg type, int64_t bits) {
 }
 
 std::string element_literal(const void* data, DType t, int64_t i) {
-  if (t == DType::f16 || t == DType::bf16)
-    return fmt::format("0x{:04x}", static_cast<const uint16_t*>(data)[i]);
+  if (is_short_float(t)) return fmt::format("0x{:04x}", static_cast<const uint16_t*>(data)[i]);
   const Value v = load_value(data, t, i);
   int64_t bits = 0;
   std::memcpy(&bits, &v, sizeof bits);

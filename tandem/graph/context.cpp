@@ -82,8 +82,8 @@ DetectAnomalyGuard::~DetectAnomalyGuard() {
 
 AutocastGuard::AutocastGuard(DType dtype, bool on)
     : old_(context().slow), old_dtype_(context().autocast_dtype) {
-  TD_CHECK(dtype == DType::bf16 || dtype == DType::f16, DType,
-           "AutocastGuard expects bfloat16 or float16, got {}", to_string(dtype));
+  TD_CHECK(is_short_float(dtype), DType, "AutocastGuard expects bfloat16 or float16, got {}",
+           to_string(dtype));
   context().autocast_dtype = dtype;
   if (on)
     context().slow |= kAutocast;

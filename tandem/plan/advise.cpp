@@ -84,7 +84,7 @@ Kernels shares_of(const Workload& w, const MachineProfile& m) {
   const double overhead = w.options.compiled ? m.step_seconds : m.launch_seconds;
   for (const Work& one : w.work) {
     const double t = kernel_seconds(one, m, w.options.compiled);
-    const bool low = (one.dtype == DType::bf16 || one.dtype == DType::f16) && one.matrix;
+    const bool low = is_short_float(one.dtype) && one.matrix;
     const double compute = one.flops / (low && m.bf16_flops > 0 ? m.bf16_flops : m.f32_flops);
     const double move = one.bytes / (one.bytes < m.cache_bytes ? m.cache_bandwidth : m.bandwidth);
     // What a tiny kernel takes above its roofline is the cost of starting it.

@@ -41,6 +41,8 @@ constexpr size_t size_of(DType t) {
   return kSize[static_cast<int>(t)];
 }
 constexpr bool is_floating(DType t) { return t <= DType::bf16; }
+/// Is it f16 or bf16, which most kernels widen to f32?
+constexpr bool is_short_float(DType t) { return t == DType::f16 || t == DType::bf16; }
 constexpr bool is_integral(DType t) { return t >= DType::i64 && t <= DType::u8; }
 constexpr bool is_bool(DType t) { return t == DType::b8; }
 /// 2 floating, 1 integral, 0 bool: the category that promotion compares first.

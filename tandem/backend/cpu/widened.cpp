@@ -13,8 +13,6 @@ namespace {
 
 using codegen::TileLoop;
 
-bool is_short(DType t) { return t == DType::f16 || t == DType::bf16; }
-
 constexpr int64_t kGrain = 16384;  ///< elements
 constexpr int64_t kPiece = 512;    ///< elements of a row that is not contiguous
 
@@ -95,7 +93,7 @@ WidenedCall::WidenedCall(const KernelCall& c) : call_(c) {
 }
 
 void WidenedCall::widen(Array& a, int64_t* strides, char* scratch) {
-  if (!a.shape || a.is_scalar || !is_short(a.dtype)) return;
+  if (!a.shape || a.is_scalar || !is_short_float(a.dtype)) return;
   any_ = true;
   Strides own;
   const bool as_it_lies = a.strides && (strides_like(a, own) || dense_strides_as(a, a, own));

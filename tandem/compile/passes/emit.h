@@ -38,9 +38,6 @@ class Emitter {
 /// `cells` cells that are not written count too: the same as long as nobody changes them.
 PerValue<char> stable_values(const Program& p, bool cells);
 
-/// Is it f16 or bf16?
-constexpr bool is_short_float(DType t) { return is_floating(t) && size_of(t) == 2; }
-
 /// Bytes of the elements of t that differ: those that an expansion repeats count once.
 size_t bytes_behind(const Tensor& t);
 

@@ -11,7 +11,7 @@ namespace tandem::detail {
 namespace {
 
 // Of the norm: what another order of sums may change, and what a 16-bit result may besides.
-double tolerance(DType d) { return d == DType::f16 || d == DType::bf16 ? 3e-2 : 1e-3; }
+double tolerance(DType d) { return is_short_float(d) ? 3e-2 : 1e-3; }
 
 // |got - want| / |want|, where NaN equals NaN and an infinity itself; 0 if there is nothing.
 double distance(const Tensor& got, const Tensor& want) {

@@ -46,11 +46,9 @@ const EmittedRow* row_of(const OpDef& op) {
   return nullptr;
 }
 
-bool is_f16(DType t) { return t == DType::f16 || t == DType::bf16; }
-
 bool takes_floats(const KernelCall& c) {
   const DType t = c.in[0].dtype;
-  if (!is_floating(t) || is_f16(t)) return false;
+  if (!is_floating(t) || is_short_float(t)) return false;
   for (int k = 0; k < c.n_in; ++k)
     if (c.in[k].present() && c.in[k].dtype != t) return false;
   return true;
@@ -70,7 +68,8 @@ bool has_emitter_of_its_own(const OpDef& op) { return row_of(op) != nullptr; }
 
 Emitter find_emitter(const KernelCall& c) {
   if (const EmittedRow* row = row_of(c.op)) {
-    const bool takes = row->floats ? takes_floats(c) : c.n_in == 0 || !is_f16(c.in[0].dtype);
+    const bool takes =
+        row->floats ? takes_floats(c) : c.n_in == 0 || !is_short_float(c.in[0].dtype);
     return takes && (!row->takes || row->takes(c)) ? row->emit : nullptr;
   }
   if (c.op.reduce_expr && c.op.family == Family::reduce) return emit_reduction;

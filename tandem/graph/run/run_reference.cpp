@@ -47,7 +47,7 @@ class Widened {
  public:
   Widened(const OpDef& op, const Array& a, const char* name) : original_(a), array_(a) {
     if (!a.data || takes(op, a.dtype)) return;
-    const bool narrow = a.dtype == DType::f16 || a.dtype == DType::bf16;
+    const bool narrow = is_short_float(a.dtype);
     TD_CHECK(
         narrow && takes(op, DType::f32), DType,
         "'{}' is {}, and the reference of this op takes {}\nConvert it with .to(), or register "

@@ -15,7 +15,7 @@ std::vector<int64_t> dims_of(const OnnxExportCall& c) {
 }
 bool keepdim(const OnnxExportCall& c) { return c.get_attrs<ReduceAttrs>().keepdim; }
 // Sums of 16-bit floats are taken in f32.
-DType wide(DType t) { return t == DType::f16 || t == DType::bf16 ? DType::f32 : t; }
+DType wide(DType t) { return is_short_float(t) ? DType::f32 : t; }
 
 // `op` in the type of the result, or in f32.
 bool reduce_as(OnnxExportCall& c, const char* op) {

@@ -23,7 +23,7 @@ using detail::placed;
 
 // Under autocast losses are computed in f32.
 Tensor loss_input(Tensor x, SourceLocation loc) {
-  bool low = x.defined() && (x.dtype() == DType::f16 || x.dtype() == DType::bf16);
+  bool low = x.defined() && is_short_float(x.dtype());
   return low && (context().slow & kAutocast) ? x.to(DType::f32, loc) : x;
 }
 

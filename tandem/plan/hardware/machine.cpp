@@ -17,9 +17,7 @@ namespace {
 
 double roofline(const Work& k, const MachineProfile& m) {
   const double peak =
-      (k.dtype == DType::bf16 || k.dtype == DType::f16) && k.matrix && m.bf16_flops > 0
-          ? m.bf16_flops
-          : m.f32_flops;
+      is_short_float(k.dtype) && k.matrix && m.bf16_flops > 0 ? m.bf16_flops : m.f32_flops;
   const double bandwidth = k.bytes < m.cache_bytes ? m.cache_bandwidth : m.bandwidth;
   return std::max(k.flops / peak, k.bytes / bandwidth);
 }

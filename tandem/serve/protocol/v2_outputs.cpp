@@ -126,7 +126,7 @@ AnsweredOutput answered_output(const ModelVersion& v, const WantedOutput& wanted
   if (wanted.classes > 0) {
     classify_output(out, v, port, y, wanted.classes);
   } else {
-    if (!wanted.binary && !wanted.shared && (y.dtype() == DType::f16 || y.dtype() == DType::bf16))
+    if (!wanted.binary && !wanted.shared && is_short_float(y.dtype()))
       refuse(400, "output '{}' is {}, which has no form in JSON; ask for binary_data", port.name,
              out.datatype);
     out.numbers = y;

@@ -34,8 +34,7 @@ bool conv_supports_f32(const KernelCall& c) {
   return all_usable(c, [](DType t) { return t == DType::f32; });
 }
 bool conv_supports_floats(const KernelCall& c) {
-  return all_usable(c,
-                    [](DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; });
+  return all_usable(c, [](DType t) { return t == DType::f32 || is_short_float(t); });
 }
 
 bool conv_layout(const KernelCall& c, int, Strides& s) {

@@ -134,8 +134,7 @@ bool not_empty(const Array& a) {
 
 bool float_call(const KernelCall& c) {
   const DType t = c.in[0].dtype;
-  return (t == DType::f32 || t == DType::bf16 || t == DType::f16) && not_empty(c.out[0]) &&
-         not_empty(c.in[0]);
+  return (t == DType::f32 || is_short_float(t)) && not_empty(c.out[0]) && not_empty(c.in[0]);
 }
 
 void max_run(const KernelCall& c) {

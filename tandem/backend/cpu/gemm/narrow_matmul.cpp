@@ -34,13 +34,13 @@ struct NarrowPlan : Plan {
   int64_t blocks() const { return (p.n + columns - 1) / columns; }
 };
 
-bool is_short(const Array& a) { return a.dtype == DType::bf16 || a.dtype == DType::f16; }
-
 bool supports(const KernelCall& c) {
   for (int i = 0; i < c.n_in; ++i)
-    if (c.in[i].present() && (!is_short(c.in[i]) || c.in[i].is_scalar || c.in[i].numel == 0))
+    if (c.in[i].present() &&
+        (!is_short_float(c.in[i].dtype) || c.in[i].is_scalar || c.in[i].numel == 0))
       return false;
-  if (!is_short(c.out[0]) || c.in[0].dtype != c.out[0].dtype || c.in[1].dtype != c.out[0].dtype)
+  if (!is_short_float(c.out[0].dtype) || c.in[0].dtype != c.out[0].dtype ||
+      c.in[1].dtype != c.out[0].dtype)
     return false;
   const bool linear = &c.op == &op::linear;
   if (linear && !is_rows(c.in[0])) return false;

@@ -112,7 +112,7 @@ struct Rows {
 
 bool supports_rows(const KernelCall& c, int ix, int w) {
   const Array& x = c.in[ix];
-  const bool narrow = x.dtype == DType::bf16 || x.dtype == DType::f16;
+  const bool narrow = is_short_float(x.dtype);
   return x.rank >= 2 && x.numel > 0 && dense(x, x.dtype) && dense(c.in[ix + 1], DType::i64) &&
          (x.dtype == DType::f32 || (narrow && x.numel == x.shape[0] * x.shape[1])) &&
          (c.n_in <= w || !c.in[w].present() || dense(c.in[w], DType::f32)) &&

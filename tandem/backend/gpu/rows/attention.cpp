@@ -55,10 +55,8 @@ Sizes sizes_of(const Operands& o) {
   return z;
 }
 
-bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
-
 bool operands_fit(const KernelCall& c, const Operands& o) {
-  if (!engine_of(c.device).info().warp_matmul || !is_half(o.q->dtype)) return false;
+  if (!engine_of(c.device).info().warp_matmul || !is_short_float(o.q->dtype)) return false;
   for (const Array* x : {o.q, o.k, o.v, o.mask}) {
     if (x && (x->rank > kMostRank || x->numel == 0)) return false;
   }

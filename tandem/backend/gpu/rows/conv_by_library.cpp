@@ -17,7 +17,7 @@ namespace tandem::gpu {
 namespace {
 
 bool on_matrix_units(DType t) {
-  return t == DType::f16 || t == DType::bf16 ||
+  return is_short_float(t) ||
          (t == DType::f32 && float32_matmul_precision() == MatmulPrecision::tf32);
 }
 

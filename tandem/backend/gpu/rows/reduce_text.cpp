@@ -103,9 +103,7 @@ std::string ReduceText::finish(const std::vector<std::string>& places, const cha
 std::string ReduceText::element(const std::string& stored) const {
   const DType t = call.in[0].dtype;
   const bool small = t == DType::i32 || t == DType::i16 || t == DType::i8 || t == DType::u8;
-  const std::string type = t == DType::f16 || t == DType::bf16 ? "tdm_u16"
-                           : small                             ? td_type(t)
-                                                               : c_type(reg_of(t));
+  const std::string type = is_short_float(t) ? "tdm_u16" : small ? td_type(t) : c_type(reg_of(t));
   return fmt::format("    const {0} v = ({0}){1};\n", type, stored);
 }
 

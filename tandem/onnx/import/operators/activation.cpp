@@ -129,7 +129,7 @@ void along(OnnxCall& c, F f) {
 // Since opset 13 the standard defines Softmax and LogSoftmax by graphs of ops, each of which rounds
 // to the type of x. In 16 bits that shows.
 bool rounds_each_step(const OnnxCall& c, const Tensor& x) {
-  return c.version() >= 13 && is_floating(x.dtype()) && size_of(x.dtype()) == 2;
+  return c.version() >= 13 && is_short_float(x.dtype());
 }
 void softmax_of(OnnxCall& c) {
   along(c, [&](const Tensor& x, int64_t d) {

@@ -15,9 +15,7 @@ Tensor per_channel(const Tensor& v, const Tensor& x) {
   for (int d = 2; d < x.dim(); ++d) s.push_back(1);
   return v.reshape(s);
 }
-Tensor wide(const Tensor& x) {
-  return x.dtype() == DType::f16 || x.dtype() == DType::bf16 ? x.to(DType::f32) : x;
-}
+Tensor wide(const Tensor& x) { return is_short_float(x.dtype()) ? x.to(DType::f32) : x; }
 IntList dims_from(int first, int rank) {
   IntList d;
   for (int i = first; i < rank; ++i) d.push_back(i);
